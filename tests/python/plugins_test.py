@@ -148,6 +148,21 @@ class PolicyLaws(unittest.TestCase):
         waits = at.replay(trace, Answers, answer="phase")
         self.assertEqual(waits.interruptions, 1)
 
+        # Their class sees what it takes to notice a loss and to start again.
+        class Looks(Answers):
+            seen = []
+
+            def first_plan(self, live):
+                self.seen.append(self.input.runtime)
+                return plan
+
+        known = orrery.Runtime(monitor="inspection", start_node=12.5, search={"metis": 3.0})
+        for runtime in [None, known]:
+            policy = at.policy(Looks, runtime=runtime)
+            self.assertEqual(policy.first_plan([device.id for device in at.cluster.devices]), plan)
+        self.assertEqual(Looks.seen, [orrery.Runtime(), known])
+        self.assertEqual(Looks.seen[0].monitor, "agent")
+
 
 class CommandLine(unittest.TestCase):
     def test_plan_takes_a_class_and_its_options(self):

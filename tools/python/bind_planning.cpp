@@ -101,7 +101,7 @@ const Entry& found(const Entry* entry, const std::string& name, const char* kind
 class Policy {
  public:
   Policy(std::shared_ptr<Context> context, std::shared_ptr<RemoteSimulator> judge, double rate,
-         std::optional<ir::Plan> plan, std::uint64_t seed)
+         std::optional<ir::Plan> plan, std::uint64_t seed, models::Runtime runtime)
       : context_(std::move(context)),
         judge_(std::move(judge)),
         input_{.cluster = context_->cluster(),
@@ -112,7 +112,8 @@ class Policy {
                .evaluator = *judge_,
                .interruptions_per_second = rate,
                .plan = std::move(plan),
-               .seed = seed} {}
+               .seed = seed,
+               .runtime = std::move(runtime)} {}
   Policy(const Policy&) = delete;
   Policy& operator=(const Policy&) = delete;
 
@@ -249,9 +250,10 @@ void bind_policies(py::module_& m) {
   m.def("make_policy",
         [](std::shared_ptr<Context> context, std::shared_ptr<RemoteSimulator> judge,
            const py::object& what, const py::dict& settings, double rate,
-           const std::optional<ir::Plan>& plan, std::uint64_t seed) -> py::object {
-          auto policy =
-              std::make_shared<Policy>(std::move(context), std::move(judge), rate, plan, seed);
+           const std::optional<ir::Plan>& plan, std::uint64_t seed,
+           const models::Runtime& runtime) -> py::object {
+          auto policy = std::make_shared<Policy>(std::move(context), std::move(judge), rate, plan,
+                                                 seed, runtime);
           if (!PyUnicode_Check(what.ptr())) {
             policy->make(what, settings);
           } else {

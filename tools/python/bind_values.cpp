@@ -9,6 +9,7 @@
 #include "models/lower/lower.h"
 #include "models/spec/cluster.h"
 #include "models/spec/job.h"
+#include "models/spec/runtime.h"
 #include "models/spec/topology.h"
 #include "models/spec/workload.h"
 #include "planners/planner.h"
@@ -181,6 +182,11 @@ void bind_job(py::module_& m) {
                 sequence_parallel, max_tensor_parallel, max_micro_batch_size, schedules);
   ORRERY_RECORD(m, models::Job, "What is trained on what batch.", global_batch, sequence_length,
                 lengths, dtype, state_bytes, optimizer, gradient_synchronizations, allowed);
+  ORRERY_RECORD(
+      m, models::Runtime,
+      "What it takes to notice a loss, to start processes, to connect ranks and to search "
+      "a plan (by planner).",
+      monitor, detect_loss, detect_process, start_node, start_process, connect_rank, search);
 }
 
 void bind_judgment(py::module_& m) {

@@ -238,7 +238,8 @@ std::unique_ptr<PythonPolicy> make_python_policy(py::handle class_, const py::di
   const py::object given =
       py::module_::import("orrery.plugins")
           .attr("PolicyInput")(context, questions, input.interruptions_per_second,
-                               input.plan ? to_python(*input.plan) : py::none(), input.seed);
+                               input.plan ? to_python(*input.plan) : py::none(), input.seed,
+                               to_python(input.runtime));
   return std::make_unique<PythonPolicy>(class_(given, **settings), std::move(context));
 }
 

@@ -72,7 +72,6 @@ TEST(LateDevice, MemoryIsFreedInItsTurn) {
   int during = -1;
   // Another thread frees while this one enqueues an allocation.
   LateRuntime::in_allocation = [&] {
-    LateRuntime::in_allocation = nullptr;
     dropping = std::async(std::launch::async, [&] { dropped.reset(); });
     dropping.wait_for(std::chrono::milliseconds(100));
     during = LateRuntime::frees - before;

@@ -108,7 +108,7 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t) { return cudaSuccess; }
 cudaError_t cudaMallocFromPoolAsync(void** memory, std::size_t bytes, cudaMemPool_t,
                                     cudaStream_t stream) {
   using orrery::executor::LateRuntime;
-  if (LateRuntime::in_allocation) LateRuntime::in_allocation();
+  if (const auto run = std::exchange(LateRuntime::in_allocation, nullptr)) run();
   *memory = std::malloc(bytes);
   // The stream may use what lay there before up to this point.
   stream->add([memory = *memory, bytes] { std::memset(memory, kPoison, bytes); });

@@ -6,7 +6,7 @@
 namespace orrery::executor {
 
 struct LateRuntime {
-  /// Runs inside every allocation, before it is enqueued; may be empty.
+  /// Runs inside the next allocation, before it is enqueued; may be empty.
   static std::function<void()> in_allocation;
   static std::atomic<int> frees;  ///< Enqueued so far.
 };

@@ -38,9 +38,7 @@ TransportError rank_zero_meets(const std::function<void(Joined)>& stranger,
                                const TcpOptions& options = test_options()) {
   Listener listener;
   const Endpoint endpoint{"127.0.0.1", listener.port()};
-  std::thread other([&] {
-    stranger(join(endpoint, "a token", {Role::rank, 1, 2, 0}, soon(), 0));
-  });
+  std::thread other([&] { stranger(join(endpoint, "a token", {Role::rank, 1, 2, 0}, soon(), 0)); });
   TransportError result(Kind::local, -1, "nothing happened");
   try {
     const auto transport =
@@ -115,22 +113,22 @@ TEST(HardUse, FramesThatMakeNoSenseAreFound) {
        [&](const Joined& to) { send_frame(to.socket, header(to, 1, 1), payload); }},
       {"a frame of another connection",
        [&](const Joined& to) {
-         const FrameHeader foreign = make_header(Authenticator(Bytes32{}), FrameKind::data, 0,
-                                                 make_tag(0, 1, 0), payload);
+         const FrameHeader foreign =
+             make_header(Authenticator(Bytes32{}), FrameKind::data, 0, make_tag(0, 1, 0), payload);
          send_frame(to.socket, foreign, payload);
        }},
       {"one's own frame, sent back",
        [&](const Joined& to) {
-         const FrameHeader reflected = make_header(Authenticator(to.keys.receive),
-                                                   FrameKind::data, 0, make_tag(0, 1, 0), payload);
+         const FrameHeader reflected = make_header(Authenticator(to.keys.receive), FrameKind::data,
+                                                   0, make_tag(0, 1, 0), payload);
          send_frame(to.socket, reflected, payload);
        }},
       {"a message of another size", [&](const Joined& to) {
          const std::vector<std::byte> half(32, std::byte{7});
-         send_frame(to.socket,
-                    make_header(Authenticator(to.keys.send), FrameKind::data, 0,
-                                make_tag(0, 1, 0), half),
-                    half);
+         send_frame(
+             to.socket,
+             make_header(Authenticator(to.keys.send), FrameKind::data, 0, make_tag(0, 1, 0), half),
+             half);
        }}};
   for (const auto& [what, stranger] : strangers) {
     const TransportError error = rank_zero_meets(stranger);
@@ -140,8 +138,8 @@ TEST(HardUse, FramesThatMakeNoSenseAreFound) {
 
 TEST(HardUse, AHeaderThatClaimsMuchTakesNoMemory) {
   const TransportError error = rank_zero_meets([](const Joined& to) {
-    FrameHeader header = make_header(Authenticator(to.keys.send), FrameKind::data, 0,
-                                     make_tag(0, 9, 0), {});
+    FrameHeader header =
+        make_header(Authenticator(to.keys.send), FrameKind::data, 0, make_tag(0, 9, 0), {});
     header.bytes = std::uint64_t{1} << 36;  // 64 GiB, more than the machine has.
     header.mac = Authenticator(to.keys.send)
                      .mac(Authenticator::Part::header, 0,
@@ -224,8 +222,9 @@ TEST(HardUse, AStrangerWithTheWrongTokenIsRefusedAndDoesNoHarm) {
 TEST(HardUse, AnotherGenerationIsRefused) {
   Gate gate(Listener(), "t", {Role::rank, 0, 2, 4});
   const Endpoint endpoint{"127.0.0.1", gate.port()};
-  auto stranger =
-      std::async(std::launch::async, [&] { join(endpoint, "t", {Role::rank, 1, 2, 3}, soon(), 0); });
+  auto stranger = std::async(std::launch::async, [&] {
+    join(endpoint, "t", {Role::rank, 1, 2, 3}, soon(), 0);
+  });
   EXPECT_FALSE(gate.next(Clock::now() + milliseconds(500)));
   EXPECT_EQ(gate.last_refusal(), "generation 3 where 4 runs");
   EXPECT_THROW(stranger.get(), TransportError);

@@ -55,7 +55,7 @@ from ._orrery import (Allowed as Allowed, Block as Block, BlockQuery as BlockQue
     RecoveryPhase as RecoveryPhase, Region as Region, Rendezvous as Rendezvous,
     ReplayOptions as ReplayOptions, ReplayPoint as ReplayPoint, ReplayResult as ReplayResult,
     ReplaySpan as ReplaySpan, Reroute as Reroute, ReshardBytes as ReshardBytes, Restore as Restore,
-    RunLog as RunLog, RunnerUp as RunnerUp, SailorBandwidth as SailorBandwidth,
+    RunLog as RunLog, RunnerUp as RunnerUp, Runtime as Runtime, SailorBandwidth as SailorBandwidth,
     SailorLayerMemory as SailorLayerMemory, SailorLayerTime as SailorLayerTime,
     SailorOptimizerTime as SailorOptimizerTime, SailorTables as SailorTables,
     SearchReport as SearchReport, Segment as Segment, SegmentInfo as SegmentInfo,

@@ -1182,6 +1182,22 @@ class RunnerUp(Record):
     def __init__(self, *, what: str = ..., estimate: float = ...,
                  evaluated: float | None = ...) -> None: ...
 
+class Runtime(Record):
+    """What it takes to notice a loss, to start processes, to connect ranks and to search a plan (by planner)."""
+
+    monitor: Literal["timeout", "agent", "heartbeat", "inspection", "supervision"]
+    detect_loss: float | None
+    detect_process: float | None
+    start_node: float
+    start_process: float
+    connect_rank: float
+    search: dict[str, float]
+    def __init__(self, *, monitor: Literal["timeout", "agent", "heartbeat", "inspection",
+                 "supervision"] = ..., detect_loss: float | None = ...,
+                 detect_process: float | None = ..., start_node: float = ...,
+                 start_process: float = ..., connect_rank: float = ..., search: dict[str,
+                 float] = ...) -> None: ...
+
 class SailorBandwidth(Record):
     """Sending between GPUs as a parabola in the size of the message."""
 

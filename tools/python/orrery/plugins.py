@@ -12,7 +12,7 @@ from typing import Any, Union
 
 from . import _orrery
 from ._orrery import (CheckpointLevel, ClusterEvent, Evaluation, Infeasible, JobState, OptionInfo,
-                      Plan, PlannerResult, RecoveryDecision)
+                      Plan, PlannerResult, RecoveryDecision, Runtime)
 from .training import Training
 
 
@@ -46,15 +46,17 @@ class PolicyInput(Training):
 
     interruptions_per_second  that a user would expect; 0: unknown
     first                     plan that the user gives to begin with, or None
-    seed                      of random numbers"""
+    seed                      of random numbers
+    runtime                   what it takes to notice a loss, to start, to connect, to search"""
 
     def __init__(self, context: Any, questions: Any, interruptions_per_second: float,
-                 first: Plan | None, seed: int) -> None:
+                 first: Plan | None, seed: int, runtime: Runtime) -> None:
         self._take(context)
         self._questions = questions
         self.interruptions_per_second = interruptions_per_second
         self.first = first
         self.seed = seed
+        self.runtime = runtime
 
     def evaluate(self, plan: Any) -> Evaluation:
         """What the judge says of a plan on healthy devices; it remembers."""

@@ -8,7 +8,7 @@ from . import _orrery, helper, values
 from ._orrery import (BlockQuery, Cluster, Evaluation, Group, Infeasible, IterationOptions,
                       IterationResult, Job, JobState, LowerOptions, MemoryVerdict, PlanDefect,
                       PlannerResult, Profile, Program, ReplayOptions, ReplayResult, ReshardBytes,
-                      Restore, Segment, SegmentMemory, StateTransfer, Workload)
+                      Restore, Runtime, Segment, SegmentMemory, StateTransfer, Workload)
 
 
 class Training:
@@ -121,11 +121,12 @@ class Training:
         return _orrery.own_estimate(self._context, planner, plan)
 
     def policy(self, policy: Any, *, plan: Any = None, interruptions_per_second: float = 0.0,
-               seed: int = 0, **options: Any) -> Any:
+               seed: int = 0, runtime: Runtime | None = None, **options: Any) -> Any:
         """A recovery policy for this training: a name of the catalog (orrery.policies()), a class
         derived from RecoveryPolicy, or "file.py:Class"; or Infeasible. It has first_plan(live),
         checkpoints(plan, iteration_time) and on_events(state, events). `plan`: to begin with;
-        `interruptions_per_second`: that a user would expect, 0: unknown."""
+        `interruptions_per_second`: that a user would expect, 0: unknown; `runtime`: what it takes
+        to notice a loss and to start again, None: the defaults."""
         from . import plugins
 
         if isinstance(policy, str) and ".py:" in policy:
@@ -134,7 +135,8 @@ class Training:
             options = plugins._texts(options)
         return _orrery.make_policy(self._context, self._simulator(True), policy, options,
                                    interruptions_per_second,
-                                   None if plan is None else values.load_plan(plan), seed)
+                                   None if plan is None else values.load_plan(plan), seed,
+                                   _orrery.Runtime() if runtime is None else runtime)
 
     def replay(self, trace: Any, policy: Any, *, iteration_time: Any = None,
                transfer_time: Any = None, progress: Callable[[float], None] | None = None,
