@@ -31,7 +31,18 @@ EXPERIMENTS = [
      "tools/orrery run experiments/validation/vtrain"),
     ("Megatron's measurements", "validation/megatron", "experiments/validation/megatron/notes.md",
      "tools/orrery run experiments/validation/megatron"),
-]
+] + [(title, f"validation/{name}", f"experiments/validation/{name}/notes.md",
+      f"tools/orrery run experiments/validation/{name}") for title, name in (
+    ("MLPerf Training (not verified by MLCommons)", "mlperf"),
+    ("NVIDIA's DGX Cloud benchmarks", "dgxc"),
+    ("Megatron-Bridge", "megatron_bridge"),
+    ("Megatron-LM's weak scaling on H100", "megatron_lm"),
+    ("BLOOM's search for a plan", "bigscience"),
+    ("llm-foundry", "llm_foundry"),
+    ("torchtitan", "torchtitan"),
+    ("NeMo's long sequences", "nemo"),
+    ("NCCL's all-reduce", "nccl"))]
+FIGURE = "images/accuracy.png"  # drawn by experiments/validation/plot.py
 INTRODUCTION = """\
 # How far predictions are off
 
@@ -42,6 +53,20 @@ rival, same rows* is the smallest mean error of another simulator over exactly t
 and says so where it is smaller than ours; *published, their rows* is the smallest that others print
 for these measurements, over rows of their own choice, which is no comparison. Blank: nobody's
 predictions of these rows are known to us.
+"""
+OVERVIEW = """\
+
+## At a glance
+
+![Predicted over measured against the number of GPUs]({figure})
+
+*Predicted over measured step time of every measured row that no parameter was fitted on (of fitting
+rows the prediction with the row left out, hollow), against the number of GPUs; the band is 5 %.
+Drawn by `experiments/validation/plot.py`. MLPerf is a trademark of MLCommons; figures derived from
+its logs are not verified by MLCommons.*
+
+What was aimed at and what was reached, over scored rows; what a miss owes to:
+
 """
 # In other_simulators.csv, but no simulator: what a second measurement would say.
 SECOND_RUN = "the earlier run"
@@ -248,9 +273,31 @@ def section(document, title):
     return None if start < 0 else document[start:end if end > 0 else None]
 
 
+def overview(results, old):
+    """The figure, and all lines with a target in one table."""
+    causes = {(row["experiment"], row["set"]): row["component"]
+              for row in read(ROOT / "experiments" / "validation" / "misses.csv")}
+    found = []
+    for title, place, _, _ in EXPERIMENTS:
+        path = results / place / "errors.csv"
+        if not place.startswith("validation/") or not path.exists():
+            continue
+        for row in read(path):
+            if row.get("target") and row["rows"] not in ("", "0"):
+                missed = verdict(row) == "**missed**"
+                cause = causes.get((place.partition("/")[2], row["set"]), "") if missed else ""
+                found.append([title.partition(" (")[0], row["set"],
+                              row["metric"].replace("_", " "), row["rows"], percent(row["target"]),
+                              percent(row["mean"]), verdict(row), cause])
+    if not found:
+        return section(old, "At a glance") or ""
+    return OVERVIEW.format(figure=FIGURE) + table(
+        ["set", "rows of it", "metric", "rows", "target", "mean error", "", "what is wrong"], found)
+
+
 def document(results, old):
     """`old`: the text from which sections of experiments without results are kept."""
-    text = INTRODUCTION
+    text = INTRODUCTION + overview(results, old)
     for title, place, of_tree, command in EXPERIMENTS:
         folder = results / place
         if not (folder / "errors.csv").exists() and section(old, title):

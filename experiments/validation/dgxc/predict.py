@@ -14,6 +14,7 @@ from today.runs import Run  # noqa: E402
 
 DOCUMENT = 512  # tokens of an example that fine-tuning packs with others (assumed)
 EXPERTS = {"grok1", "deepseek_v3", "llama4_maverick"}
+TARGETS = {"dense": 0.06, "experts": 0.10}
 HYBRID = {"nemotron_h_56b"}
 
 
@@ -96,7 +97,8 @@ def lines(runs, unseen, line):
     def larger(name, precision):
         return lambda run: not run.fitted and run.set == name and run.precision == precision
 
-    return [line(f"{name}, {precision}, larger", runs, unseen, larger(name, precision))
+    return [line(f"{name}, {precision}, larger", runs, unseen, larger(name, precision),
+                 TARGETS.get(name))
             for name in ("dense", "experts", "fine-tuning", "hybrid")
             for precision in ("bf16", "fp8")]
 

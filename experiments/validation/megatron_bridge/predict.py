@@ -76,8 +76,8 @@ def free(runs):
         return lambda run: run.set != "dense" and run.gpu in gpus
 
     return [study.Free("low_products", "H100", on("H100")),
-            study.Free("low_products", "B200, GB200", on("B200", "GB200")),
-            study.Free("low_products", "B300, GB300", on("B300", "GB300")),
+            study.Free("low_products", "B200/GB200", on("B200", "GB200")),
+            study.Free("low_products", "B300/GB300", on("B300", "GB300")),
             study.Free("products", "Blackwell", on("B200", "B300", "GB200", "GB300")),
             study.Free("attention", "gpt-oss", sinks),
             study.Free("gap"),

@@ -156,9 +156,24 @@ def shorten(run, built, parameters):
             members = float(len(groups[part.group].devices))
             if members > 1:
                 most = members * factor
-                part.bytes *= (hidden / built.fold.rings *
-                               (most - 1) / most / ((members - 1) / members))
+                share = (members - 1) / members
+                part.bytes *= hidden / built.fold.rings * (most - 1) / most / share
+                part.bytes += later_steps(run, built.fold, members, most) / share
     program.collective_shapes = shapes
+
+
+def later_steps(run, fold, members, most):
+    """Bytes that take as long as the latencies of the steps that a ring of `members` has less than
+    one of `most`, at the rate of the edge between two of them."""
+    gpu, links = kernels.GPUS[run.gpu], orrery.library()["links"]
+    far, near = links[gpu.network], links[gpu.scale_up]
+    if fold.rings == 1 and run.dp == fold.replicas:
+        return 0.0
+    crosses = run.dp * run.cp * run.tp > gpu.domain
+    hop = ((far.latency + (fold.rings - 1) * near.latency) / fold.rings if crosses
+           else near.latency)
+    link = far if crosses else near
+    return (most - members) * hop * link.bandwidth * link.efficiency
 
 
 def exposed_gathers(run, built, parameters):

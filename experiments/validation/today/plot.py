@@ -55,7 +55,7 @@ def legend(axes, looks):
     axes.legend(handles=[plt.Line2D([], [], color=color, marker=marker, linestyle="none",
                                     markersize=3.6, label=name)
                          for name, (color, marker) in looks.items()],
-                loc="upper center", bbox_to_anchor=(0.5, 1.18), ncols=min(4, len(looks)),
+                loc="upper center", bbox_to_anchor=(0.5, 1.3), ncols=min(5, len(looks)),
                 handletextpad=0.1, columnspacing=1.0)
 
 

@@ -17,7 +17,7 @@ from a100 import fit
 from today import cases
 from today.runs import DECLARED, RANGES, UNITS
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 @dataclass

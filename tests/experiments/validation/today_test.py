@@ -1,0 +1,162 @@
+#!/usr/bin/python3
+"""The studies of today's GPUs (experiments/validation/today and those who use it): are published
+rows read and split as their READMEs say, do kernels follow their shapes, and do the shortenings of
+a run change its time?"""
+
+import importlib.util
+import math
+import unittest
+from dataclasses import replace
+
+import support
+import errors
+import tables
+from today import cases, kernels, memory
+from today.models import model
+from today.runs import DECLARED, Run, chunk_layers
+
+
+def script(name):
+    """predict.py of a study."""
+    spec = importlib.util.spec_from_file_location(name, support.VALIDATION / name / "predict.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# Rows, measured ones, and those that are fitted on.
+COUNTS = {"mlperf": (36, 20, 15), "dgxc": (399, 195, 69), "megatron_bridge": (278, 180, 65),
+          "llm_foundry": (216, 132, 33), "torchtitan": (28, 28, 13), "nemo": (17, 17, 7),
+          "megatron_lm": (9, 9, 5)}
+
+
+class Rules(unittest.TestCase):
+    def test_rows_are_split_as_said_and_enough_for_the_parameters(self):
+        for name, (rows, measured, fitted) in COUNTS.items():
+            with self.subTest(name):
+                study = script(name)
+                problems = tables.Problems()
+                runs = study.read(tables.measurements(name), problems)
+                self.assertEqual(problems.found, [])
+                self.assertEqual((len({run.id for run in runs}),
+                                  sum(run.measured is not None for run in runs),
+                                  sum(run.fitted for run in runs)), (rows, measured, fitted))
+                self.assertFalse(any(run.fitted and run.measured is None for run in runs))
+                free = study.free(runs)
+                self.assertTrue(errors.enough_rows(len(free), fitted))
+                for one in free:
+                    self.assertTrue(any(one.takes(run) for run in runs if run.fitted), one.name)
+
+    def test_mlperf_is_fitted_on_small_systems_alone(self):
+        runs = script("mlperf").read(tables.measurements("mlperf"), tables.Problems())
+        self.assertEqual(max(run.gpus for run in runs if run.fitted), 1024)
+        self.assertEqual(min(run.gpus for run in runs if run.use() == "scored"), 1536)
+
+
+def toy(**more):
+    return Run(**({"id": "toy", "set": "toy", "model": model("llama3_8b", 16), "gpu": "H100",
+                   "gpus": 64, "sequence": 2048, "global_batch": 128, "tp": 4, "pp": 4,
+                   "virtual_stages": 2} | more))
+
+
+def device(**more):
+    return kernels.Device(**({"gpu": kernels.GPUS["A100"], "bandwidth": 2e12,
+                              "product_share": {"bf16": 1.0}, "attention_share": 1.0,
+                              "memory_share": 1.0, "gap": 0.0} | more))
+
+
+class Kernels(unittest.TestCase):
+    def test_a_product_that_needs_one_more_wave_takes_longer_than_its_flops_say(self):
+        one = device()
+        full = one.product(128 * 108, 256, 8192)  # 108 tiles of 128 x 256: one wave
+        over = one.product(128 * 109, 256, 8192)
+        self.assertGreater(over / full, 1.2)
+        self.assertLess(one.product(128 * 216, 256, 8192) / full, 2.01)
+
+    def test_time_is_never_below_peak_and_memory(self):
+        one = device()
+        for m, n, k in ((128, 128, 128), (4096, 4096, 64), (1, 8192, 8192), (8192, 8192, 8192)):
+            time = one.product(m, n, k)
+            self.assertGreaterEqual(time, 2.0 * m * n * k / 271e12)
+            self.assertGreaterEqual(time, 2.0 * (m * k + k * n + m * n) / 2e12)
+
+    def test_heads_that_are_no_multiple_of_sixteen_bytes_are_slow(self):
+        at = kernels.Degrees(2048, 1, tp=8)
+
+        def attention(hidden, heads):
+            layer = kernels.Layer(hidden=hidden, heads=heads, projections=(), ffn=0, gated=False,
+                                  query_width=hidden // heads, value_width=hidden // heads,
+                                  kv_heads=heads, unfused=True)
+            return device(unaligned=0.3).attention(layer, at).forward
+
+        # BLOOM: 150 elements against 144.
+        self.assertGreater(attention(14400, 96) / attention(13824, 96), 1.4)
+        self.assertLess(attention(14400, 90) / attention(14400, 100), 1.05)
+
+    def test_fp8_pays_for_its_casts(self):
+        at = kernels.Degrees(4096, 1, precision="fp8")
+        fast = kernels.Device(**{**device().__dict__, "gpu": kernels.GPUS["H100"],
+                                 "product_share": {"bf16": 1.0, "fp8": 1.0}})
+        low = fast.linear(4096, 8192, 8192, at)
+        high = fast.linear(4096, 8192, 8192, replace(at, precision="bf16"))
+        self.assertLess(low.forward, high.forward)
+        self.assertGreater(low.forward, high.forward * 795 / 1403)
+
+
+class Cases(unittest.TestCase):
+    def test_chunks_have_all_layers_and_ends_count_as_one(self):
+        run = toy(model=model("llama3_405b"), pp=8, virtual_stages=8, ends_count=True)
+        counts = chunk_layers(run)
+        self.assertEqual((sum(counts), counts[0], counts[1], counts[-1]), (126, 1, 2, 1))
+        self.assertEqual(sum(chunk_layers(toy(model=model("deepseek_v3"), pp=16))), 61)
+
+    def test_groups_of_micro_batches_that_are_left_out_take_their_time(self):
+        run = toy(global_batch=4 * 32)  # 32 micro-batches, of which 12 and 16 are simulated
+        whole = cases.simulate_part(run, run.micro_batches, DECLARED).iteration_time
+        short = cases.simulate(run, {}).step - DECLARED["step"]
+        self.assertAlmostEqual(short / whole, 1, delta=2e-3)
+
+    def test_two_replicas_take_the_time_of_all(self):
+        # But for how latencies of unequal edges of a long ring overlap.
+        run = toy(gpus=128, global_batch=8 * 8)
+
+        def all_of(run):
+            return cases.Fold(run.dp, kernels.GPUS[run.gpu].domain, 1)
+
+        two = cases.simulate_part(run, run.micro_batches, DECLARED).iteration_time
+        known, cases.fold_of = cases.fold_of, all_of
+        try:
+            whole = cases.simulate_part(run, run.micro_batches, DECLARED).iteration_time
+        finally:
+            cases.fold_of = known
+        self.assertAlmostEqual(two / whole, 1, delta=0.02)
+
+    def test_the_closed_form_of_the_fit_moves_like_the_simulation(self):
+        run = toy()
+        for name, value in (("products", 0.7), ("exposed", 1.0), ("memory", 0.5)):
+            with self.subTest(name):
+                other = {name: value}
+                simulated = cases.simulate(run, other).step / cases.simulate(run, {}).step
+                estimated = cases.estimate(run, other) / cases.estimate(run, {})
+                self.assertAlmostEqual(simulated / estimated, 1, delta=0.04)
+
+
+class Memory(unittest.TestCase):
+    def test_the_line_ignores_one_wrong_point(self):
+        pairs = [(x, 3.0 + 2.0 * x) for x in range(6)] + [(6.0, 90.0)]
+        constant, slope = memory.theil_sen(pairs)
+        self.assertAlmostEqual(slope, 2.0)
+        self.assertAlmostEqual(constant, 3.0)
+
+
+class Nccl(unittest.TestCase):
+    def test_the_choice_is_continuous_and_never_below_a_launch(self):
+        study = script("nccl")
+        times = [study.node_time(study.START, 2.0**power) for power in range(3, 35)]
+        self.assertEqual(times[0], study.START[0] + 8 / study.START[2])
+        self.assertEqual(times, sorted(times))
+        self.assertTrue(all(math.isfinite(time) for time in times))
+
+
+if __name__ == "__main__":
+    unittest.main()
