@@ -19,9 +19,14 @@ namespace {
 constexpr const char* kJudgedOption = "evaluate_top";
 
 std::vector<std::string> planner_list(const PlanSettings& args, config::Diagnostics& diagnostics) {
-  std::vector<std::string> names = args.planners;
-  if (std::find(names.begin(), names.end(), "all") != names.end()) {
-    names = planners::planner_names();
+  std::vector<std::string> names;
+  for (const std::string& name : args.planners) {  // A wrong name beside `all` is one, too.
+    if (name != "all") {
+      names.push_back(name);
+      continue;
+    }
+    const std::vector<std::string> all = planners::planner_names();
+    names.insert(names.end(), all.begin(), all.end());
   }
   if (names.empty()) {
     diagnostics.add(at_setting("planner"), "no planner is named", "orrery list planners");

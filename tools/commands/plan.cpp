@@ -117,7 +117,7 @@ void print_plan(const PlanResult& result, const PlanSettings& settings, const Pl
   if (best == nullptr) return;
   const std::string by = reports.size() > 1 ? fmt::format("\nBest: {}\n", best->name) : "\n";
   print(by + plan_text(*best->plan, result.inputs, view.full) + "\n" +
-        evaluation_text(*best->evaluation, view.full));
+        evaluation_text(*best->evaluation, result.inputs, *best->plan, view.full));
   if (view.explain) print("\n" + explanation(*best, reports, result.inputs));
   if (settings.output || settings.timeline) print("\n");
   if (settings.output) print(fmt::format("plan: {}\n", *settings.output));

@@ -15,6 +15,7 @@
 #include "models/base/hash.h"
 #include "models/base/text.h"
 #include "models/config/document.h"
+#include "planners/recovery/catalog.h"
 #include "tools/cli/flags.h"
 #include "tools/commands/run_folder.h"
 
@@ -29,6 +30,29 @@ using experiments::Study;
 
 constexpr Days kDefaultDays{54};  ///< Of a generated trace: the Llama 3 snapshot.
 constexpr std::int64_t kMostSeeds = 100'000;
+
+bool has_option(const std::string& policy, const std::string& option) {
+  const planners::RecoveryEntry* entry = planners::find_policy(policy);
+  if (entry == nullptr) return false;
+  const auto options = entry->options();
+  return std::any_of(options.begin(), options.end(),
+                     [&](const auto& known) { return known.name == option; });
+}
+
+void add_to_all(const std::string& option, const std::string& value,
+                std::vector<config::Located<ReplayPolicy>>& policies, Diagnostics& diagnostics) {
+  bool known = false;
+  for (config::Located<ReplayPolicy>& policy : policies) {
+    if (!has_option(policy.value.name, option)) continue;
+    known = true;
+    policy.value.options[option] = value;
+    policy.value.option_positions[option] = at_flag("--option");
+  }
+  if (!known) {
+    diagnostics.add(at_flag("--option"), fmt::format("no policy of --policy has '{}'", option),
+                    "orrery list policies NAME");
+  }
+}
 
 /// "a,b": policies by name, with the options that name them. Problems are reported at the flag.
 std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& args,
@@ -57,6 +81,10 @@ std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& arg
     if (policy == policies.end()) {
       const bool all = std::any_of(policies.begin(), policies.end(),
                                    [](const auto& each) { return each.value.name == "all"; });
+      if (name == "all") {  // Of each that is named and has it; one that none has is a problem.
+        add_to_all(key.substr(dot + 1), value, policies, diagnostics);
+        continue;
+      }
       if (!all) {
         diagnostics.add(at_flag("--option"),
                         fmt::format("'{}' is not among the policies of --policy", name));

@@ -50,7 +50,7 @@ std::string report_text(const experiments::RunReport& report, const experiments:
                         bool full) {
   std::string text =
       fmt::format("\n{}\n{}", section(report.name, plan_text(*report.plan, run, full)),
-                  evaluation_text(*report.evaluation, full));
+                  evaluation_text(*report.evaluation, run, *report.plan, full));
   if (!report.busiest_links.empty()) {
     text += fmt::format("\n{}", section("Busiest links", lines_text(report.busiest_links, 5)));
   }

@@ -204,9 +204,15 @@ std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, b
   return section(head, body);
 }
 
+/// Above this share of a GPU's memory a plan fits on paper: an allocator needs slack. [choice]
+constexpr double kTight = 0.95;
+
+bool is_tight(const ir::MemoryUse& use) { return use.need > kTight * use.have; }
+
 std::string verdict_text(const models::Evaluation& evaluation) {
-  return evaluation.memory.fits() ? good("fits")
-                                  : bad("does not fit: " + evaluation.memory.explain());
+  if (!evaluation.memory.fits()) return bad("does not fit: " + evaluation.memory.explain());
+  const auto& uses = evaluation.memory.by_gpu_type;
+  return std::any_of(uses.begin(), uses.end(), is_tight) ? bad("fits, tight") : good("fits");
 }
 
 std::string dollars(const models::Evaluation& evaluation) {
@@ -222,9 +228,18 @@ std::string memory_text(const models::Evaluation& evaluation) {
     table.row({use.gpu, grouped(use.need.value / kGib, 1), grouped(use.have.value / kGib, 1),
                percent(use.need.value / use.have.value),
                fmt::format("{} (pipeline {}, stage {})", use.device.value, use.pipeline, use.stage),
-               use.fits() ? good("fits") : bad("does not fit")});
+               !use.fits()     ? bad("does not fit")
+               : is_tight(use) ? bad("fits, tight")
+                               : good("fits")});
   }
-  return section("Memory by GPU type", table.text(2));
+  std::string text = section("Memory by GPU type", table.text(2));
+  const auto& uses = evaluation.memory.by_gpu_type;
+  if (evaluation.memory.fits() && std::any_of(uses.begin(), uses.end(), is_tight)) {
+    text +=
+        fmt::format("  tight: above {:.0f} % of a GPU's memory, fragmentation may not leave room\n",
+                    100 * kTight);
+  }
+  return text;
 }
 
 namespace {
@@ -258,9 +273,27 @@ void add_pipelines(const models::Evaluation& evaluation, bool full, Table& facts
   }
 }
 
+/// What tokens cost: the GPUs that the plan uses, and the whole cluster where that is more.
+void add_prices(Dollars used, const models::Cluster& cluster, const ir::Plan& plan, Table& facts) {
+  const std::vector<DeviceId> devices = ir::devices_of(plan);
+  facts.row({"price", fmt::format("{:.3f}", used.value), "$ per million tokens (list prices)"});
+  if (std::ssize(devices) == cluster.size()) return;
+  DollarsPerSecond plan_rate, cluster_rate;
+  for (const DeviceId device : devices) plan_rate += *cluster.gpu(device).price;
+  for (const models::Device& device : cluster.devices) {
+    const std::optional<DollarsPerSecond>& price = cluster.gpu(device.id).price;
+    if (!price) return;
+    cluster_rate += *price;
+  }
+  facts.row({"price of the cluster", fmt::format("{:.3f}", used.value * (cluster_rate / plan_rate)),
+             fmt::format("$ per million tokens, idle GPUs paid as well ({} of {} used)",
+                         devices.size(), cluster.size())});
+}
+
 }  // namespace
 
-std::string evaluation_text(const models::Evaluation& evaluation, bool full) {
+std::string evaluation_text(const models::Evaluation& evaluation, const experiments::LoadedRun& run,
+                            const ir::Plan& plan, bool full) {
   std::string text = bold("Iteration") + "\n";
   Table facts;
   facts.column("").number("").column("");
@@ -273,8 +306,7 @@ std::string evaluation_text(const models::Evaluation& evaluation, bool full) {
   facts.row({"MFU", fmt::format("{:.1f}", 100 * evaluation.mfu), "%"});
   facts.row({"HFU", fmt::format("{:.1f}", 100 * evaluation.hfu), "%"});
   if (evaluation.dollars_per_million_tokens) {
-    facts.row({"price", fmt::format("{:.3f}", evaluation.dollars_per_million_tokens->value),
-               "$ per million tokens"});
+    add_prices(*evaluation.dollars_per_million_tokens, run.cluster, plan, facts);
   } else {
     facts.row({"price", "-", "(a GPU type has no price)"});
   }

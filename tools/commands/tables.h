@@ -38,7 +38,8 @@ inline constexpr std::size_t kRowsShown = 24;
 
 /// Pipelines, iteration time and where it goes, throughput, memory by GPU type. Pipelines that end
 /// at equal times share a row; of more than kRowsShown rows the ends are shown, unless `full`.
-std::string evaluation_text(const models::Evaluation& evaluation, bool full);
+std::string evaluation_text(const models::Evaluation& evaluation, const experiments::LoadedRun& run,
+                            const ir::Plan& plan, bool full);
 
 /// Heading and rows of the memory verdict.
 std::string memory_text(const models::Evaluation& evaluation);
