@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -84,6 +85,14 @@ class Reader {
   int integer(const char* key, const char* field, int otherwise) {
     return maybe_integer(key, field).value_or(otherwise);
   }
+  /// Whether the field is there and says something: neither null, false, 0 nor empty.
+  bool says_something(const char* key) {
+    if (!present(key)) return false;
+    const json& value = object_.at(key);
+    if (value.is_boolean()) return value.get<bool>();
+    if (value.is_number()) return value.get<double>() != 0;
+    return !value.empty();
+  }
   bool boolean(const char* key, bool otherwise) {
     if (!present(key)) return otherwise;
     const json& value = object_.at(key);
@@ -148,7 +157,29 @@ ir::Activation plain_activation(Reader& in, const char* key, ir::Activation othe
   return otherwise;
 }
 
-/// Llama, Mistral, Mixtral, Qwen2: rotary positions, RMSNorm, SwiGLU, grouped-query attention.
+/// Fields that change a model in a way that no ModelShape says: each one is a problem.
+void refuse(Reader& in, std::initializer_list<std::pair<const char*, const char*>> fields) {
+  for (const auto& [key, what] : fields) {
+    if (in.says_something(key))
+      in.problem(key, fmt::format("field '{}' is not modeled: {}", key, what));
+  }
+}
+
+void read_experts(Reader& in, const std::string& type, ir::ModelShape& s) {
+  const bool qwen = type == "qwen3_moe";
+  s.experts = in.integer(qwen ? "num_experts" : "num_local_experts", "experts");
+  s.top_k = in.integer("num_experts_per_tok", "top_k");
+  if (!qwen) return;
+  s.ffn = in.integer("moe_intermediate_size", "ffn");
+  refuse(in, {{"mlp_only_layers", "layers without experts among layers with them"},
+              {"shared_expert_intermediate_size", "an expert that all tokens share"}});
+  if (in.integer("decoder_sparse_step", "", 1) != 1)
+    in.problem("decoder_sparse_step",
+               "layers without experts among layers with them are not modeled");
+}
+
+/// Llama, Mistral, Mixtral, Qwen2 and 3, gpt-oss: rotary positions, RMSNorm, SwiGLU, grouped-query
+/// attention.
 void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
   s.layers = in.integer("num_hidden_layers", "layers");
   s.hidden = in.integer("hidden_size", "hidden");
@@ -162,9 +193,29 @@ void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
   const std::string activation = in.string("hidden_act");
   if (!activation.empty() && activation != "silu" && activation != "swish")
     in.problem("hidden_act", fmt::format("activation '{}' is not modeled", activation), "silu");
-  if (type != "mixtral") return;
-  s.experts = in.integer("num_local_experts", "experts");
-  s.top_k = in.integer("num_experts_per_tok", "top_k");
+  refuse(in, {{"q_lora_rank", "latent attention"},
+              {"kv_lora_rank", "latent attention"},
+              {"n_shared_experts", "an expert that all tokens share"},
+              {"first_k_dense_replace", "layers without experts among layers with them"},
+              {"interleave_moe_layer_step", "layers without experts among layers with them"},
+              {"num_nextn_predict_layers", "layers that predict further tokens"}});
+  if (type == "mixtral" || type == "qwen3_moe" || type == "gpt_oss") read_experts(in, type, s);
+}
+
+/// Nemotron: LayerNorm without biases, squared ReLU, grouped-query attention.
+void read_nemotron(Reader& in, ir::ModelShape& s) {
+  s.normalization = ir::Normalization::layer_norm;
+  s.layers = in.integer("num_hidden_layers", "layers");
+  s.hidden = in.integer("hidden_size", "hidden");
+  s.heads = in.integer("num_attention_heads", "heads");
+  s.kv_heads = in.integer("num_key_value_heads", "kv_heads", s.heads);
+  s.head_dim = in.integer("head_dim", "head_dim", 0);
+  s.ffn = in.integer("intermediate_size", "ffn");
+  s.vocabulary = in.integer("vocab_size", "vocabulary");
+  s.tied_embeddings = in.boolean("tie_word_embeddings", false);
+  s.activation = ir::Activation::relu;
+  if (const std::string name = in.string("hidden_act"); !name.empty() && name != "relu2")
+    in.problem("hidden_act", fmt::format("activation '{}' is not modeled", name), "relu2");
 }
 
 /// The default feed-forward width of GPT; no overflow for absurd widths, which check_shape refuses.
@@ -199,6 +250,29 @@ void read_gpt_neo(Reader& in, ir::ModelShape& s) {
   s.tied_embeddings = in.boolean("tie_word_embeddings", true);
 }
 
+void read_bloom(Reader& in, ir::ModelShape& s) {
+  set_gpt_like(s);
+  s.layers = in.integer("n_layer", "layers");
+  s.hidden = in.integer("hidden_size", "hidden");
+  s.heads = in.integer("n_head", "heads");
+  s.ffn = four_times(s.hidden);
+  s.vocabulary = in.integer("vocab_size", "vocabulary");
+  s.activation = ir::Activation::gelu;
+  s.tied_embeddings = true;
+}
+
+void read_mpt(Reader& in, ir::ModelShape& s) {
+  set_gpt_like(s);
+  s.biases = !in.boolean("no_bias", true);
+  s.layers = in.integer("n_layers", "layers");
+  s.hidden = in.integer("d_model", "hidden");
+  s.heads = in.integer("n_heads", "heads");
+  s.ffn = std::min(s.hidden, 1 << 20) * std::min(in.integer("expansion_ratio", "ffn", 4), 1 << 8);
+  s.vocabulary = in.integer("vocab_size", "vocabulary");
+  s.activation = ir::Activation::gelu;
+  s.tied_embeddings = true;
+}
+
 void read_opt(Reader& in, ir::ModelShape& s) {
   set_gpt_like(s);
   s.layers = in.integer("num_hidden_layers", "layers");
@@ -231,22 +305,45 @@ void read_bert(Reader& in, ir::ModelShape& s) {
   s.tied_embeddings = in.boolean("tie_word_embeddings", true);
 }
 
+/// Readers by model_type. Types with layers of several kinds are read like Llama, so that the
+/// fields that are not understood are named.
+using ReadShape = void (*)(Reader&, const std::string& type, ir::ModelShape&);
+template <void (*kRead)(Reader&, ir::ModelShape&)>
+void any_type(Reader& in, const std::string&, ir::ModelShape& shape) {
+  kRead(in, shape);
+}
+constexpr std::pair<const char*, ReadShape> kTypes[] = {{"llama", read_llama_like},
+                                                        {"mistral", read_llama_like},
+                                                        {"mixtral", read_llama_like},
+                                                        {"qwen2", read_llama_like},
+                                                        {"qwen3", read_llama_like},
+                                                        {"qwen3_moe", read_llama_like},
+                                                        {"gpt_oss", read_llama_like},
+                                                        {"deepseek_v2", read_llama_like},
+                                                        {"deepseek_v3", read_llama_like},
+                                                        {"llama4_text", read_llama_like},
+                                                        {"nemotron", any_type<read_nemotron>},
+                                                        {"gpt2", any_type<read_gpt2>},
+                                                        {"opt", any_type<read_opt>},
+                                                        {"bert", any_type<read_bert>},
+                                                        {"gpt_neo", any_type<read_gpt_neo>},
+                                                        {"bloom", any_type<read_bloom>},
+                                                        {"mpt", any_type<read_mpt>}};
+
 /// False if the type is unknown.
 bool read_type(Reader& in, const std::string& type, ir::ModelShape& shape) {
-  if (type == "llama" || type == "mistral" || type == "mixtral" || type == "qwen2") {
-    read_llama_like(in, type, shape);
-  } else if (type == "gpt2") {
-    read_gpt2(in, shape);
-  } else if (type == "gpt_neo") {
-    read_gpt_neo(in, shape);
-  } else if (type == "opt") {
-    read_opt(in, shape);
-  } else if (type == "bert") {
-    read_bert(in, shape);
-  } else {
-    return false;
+  for (const auto& [name, read] : kTypes) {
+    if (type != name) continue;
+    read(in, type, shape);
+    return true;
   }
-  return true;
+  return false;
+}
+
+std::vector<std::string> type_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, read] : kTypes) names.push_back(name);
+  return names;
 }
 
 std::optional<std::string> read_text(const std::string& path, config::Diagnostics& problems) {
@@ -314,9 +411,7 @@ ir::ModelShape load_huggingface(const std::string& path, config::Diagnostics& di
     in.problem("model_type",
                type.empty() ? "missing field 'model_type'"
                             : fmt::format("model_type '{}' is not modeled", type),
-               config::suggest(
-                   type, {"llama", "mistral", "mixtral", "qwen2", "gpt2", "opt", "bert", "gpt_neo"},
-                   "types"));
+               config::suggest(type, type_names(), "types"));
   if (diagnostics.problems().size() == before) complete(in, shape);
   if (diagnostics.problems().size() != before) return {};
   shape.name = in.string("_name_or_path");

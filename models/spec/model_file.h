@@ -54,11 +54,13 @@ std::vector<ShapeProblem> check_shape(const ir::ModelShape& shape);
 /// Reads a model YAML. kv_heads defaults to heads, head_dim to hidden / heads.
 ModelFile load_model_file(const std::string& path, config::Diagnostics& diagnostics);
 
-/// Reads a Hugging Face config.json: model_type llama, mistral, mixtral, qwen2, gpt2, opt, bert or
-/// gpt_neo; other types are a problem. The name is `_name_or_path`, else the path. Missing and
-/// ill-typed fields are problems at their key. Not modeled: biases that only some matrices have
-/// (Qwen2's QKV, GPT-Neo's lack of them there count as none and as all), sliding windows and local
-/// attention (their FLOPs count as full attention), BERT's pooler and token types.
+/// Reads a Hugging Face config.json: model_type llama, mistral, mixtral, qwen2, qwen3, qwen3_moe,
+/// gpt_oss, nemotron, gpt2, opt, bert, gpt_neo, bloom or mpt; other types are a problem, and of
+/// deepseek_v2, deepseek_v3 and llama4_text the fields that a ModelShape cannot say. The name is
+/// `_name_or_path`, else the path. Missing and ill-typed fields are problems at their key. Not
+/// modeled: biases that only some matrices have (Qwen2's QKV, GPT-Neo's lack of them there count as
+/// none and as all), sliding windows and local attention (their FLOPs count as full attention),
+/// BERT's pooler and token types.
 ir::ModelShape load_huggingface(const std::string& path, config::Diagnostics& diagnostics);
 
 /// The block list of a model file: build_workload(shape) for a transformer, else its own blocks.

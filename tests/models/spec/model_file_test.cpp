@@ -158,6 +158,47 @@ TEST_F(ModelFiles, HuggingFaceMixtralHasItsPublishedSize) {
   EXPECT_EQ(parameters(build_workload(shape, 8, ir::Dtype::bf16)), 46702792704);  // Mixtral 8x7B
 }
 
+TEST_F(ModelFiles, HuggingFaceModelsOfTodayHaveTheirPublishedSizes) {
+  const auto size = [&](const std::string& text) {
+    const ir::ModelShape shape = json(text);
+    EXPECT_EQ(texts(), Texts{});
+    return static_cast<double>(parameters(build_workload(shape, 8, ir::Dtype::bf16)));
+  };
+  EXPECT_NEAR(size(R"({"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
+ "moe_intermediate_size": 768, "num_hidden_layers": 48, "num_attention_heads": 32, "head_dim": 128,
+ "num_key_value_heads": 4, "vocab_size": 151936, "num_experts": 128, "num_experts_per_tok": 8,
+ "decoder_sparse_step": 1, "mlp_only_layers": []})"),
+              30.53e9, 0.01e9);
+  EXPECT_NEAR(size(R"({"model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880,
+ "num_hidden_layers": 36, "num_attention_heads": 64, "head_dim": 64, "num_key_value_heads": 8,
+ "vocab_size": 201088, "num_local_experts": 128, "num_experts_per_tok": 4})"),
+              116.8e9, 0.5e9);
+  EXPECT_NEAR(size(R"({"model_type": "bloom", "n_layer": 70, "n_head": 112, "hidden_size": 14336,
+ "vocab_size": 250880})"),
+              176.25e9, 0.01e9);
+  EXPECT_NEAR(size(R"({"model_type": "mpt", "n_layers": 32, "n_heads": 32, "d_model": 4096,
+ "expansion_ratio": 4, "vocab_size": 50432, "no_bias": true})"),
+              6.65e9, 0.01e9);
+  EXPECT_NEAR(size(R"({"model_type": "nemotron", "num_hidden_layers": 96, "hidden_size": 18432,
+ "num_attention_heads": 96, "num_key_value_heads": 8, "intermediate_size": 73728,
+ "vocab_size": 256000, "hidden_act": "relu2"})"),
+              341e9, 1e9);
+}
+TEST_F(ModelFiles, HuggingFaceFieldsThatAreNotUnderstoodAreNamed) {
+  json(R"({"model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432,
+ "num_hidden_layers": 61, "num_attention_heads": 128, "vocab_size": 129280,
+ "kv_lora_rank": 512, "n_shared_experts": 1, "q_lora_rank": null})");
+  EXPECT_EQ(texts(), (Texts{"3:2: field 'kv_lora_rank' is not modeled: latent attention",
+                            "3:23: field 'n_shared_experts' is not modeled: an expert that all "
+                            "tokens share"}));
+  problems_ = {};
+  json(R"({"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
+ "moe_intermediate_size": 768, "num_hidden_layers": 48, "num_attention_heads": 32,
+ "num_key_value_heads": 4, "vocab_size": 151936, "num_experts": 128, "num_experts_per_tok": 8,
+ "mlp_only_layers": [0]})");
+  ASSERT_EQ(texts().size(), 1U);
+  EXPECT_TRUE(texts()[0].starts_with("4:2: field 'mlp_only_layers' is not modeled")) << texts()[0];
+}
 TEST_F(ModelFiles, HuggingFaceGptFamiliesHaveTheirPublishedSizes) {
   const ir::ModelShape gpt2 = json(
       R"({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024,
