@@ -99,6 +99,10 @@ executor::BenchModel bench_model(const models::Workload& workload) {
 }
 
 void check_model(const executor::BenchModel& model, Diagnostics& diagnostics) {
+  if (model.shape.experts > 0) {
+    diagnostics.add(at_setting("model"), "the micro-benchmarks time no layers with experts");
+    return;
+  }
   ir::Program program;
   program.header = executor::bench_header(model, std::max(model.shape.layers, 1));
   for (const std::string& what : executor::find_unsupported(program)) {

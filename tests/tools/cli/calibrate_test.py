@@ -205,7 +205,7 @@ links:
         self.refuse("calibrate", "--out", str(self.folder), "--shares", "50",
                     says="--shares: needs a GPU of this machine")
         self.refuse("calibrate", "--out", str(self.folder), "--model",
-                    "gshard_moe_1.3b", says="--model: the executor cannot run experts")
+                    "gshard_moe_1.3b", says="--model: the micro-benchmarks time no layers with experts")
         self.refuse("calibrate", "--out", "/dev/null/x",
                     says="--out: cannot write into '/dev/null/x': not a folder")
         self.refuse("calibrate", "--out", str(self.folder), "--fit-only",

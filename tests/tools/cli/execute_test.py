@@ -318,11 +318,30 @@ class Execute(Case):
         if "that were up" not in run.stderr:
             self.assertIn("lab netlab_4: removed", run.stderr)
 
+    def test_experts_and_sequences_that_are_divided_train_as_on_one_device(self):
+        whole = self.write("plan.yaml", """\
+schema: orrery/plan/1
+schedule: 1f1b
+pipelines:
+  - micro_batches: 4
+    micro_batch_size: 2
+    stages: [{segments: [{blocks: 0-5, groups: [{devices: [0], samples: 2}]}]}]
+""")
+        where = ["--cluster", "a100_8", "--model", "experiments/executor/tiny_experts.yaml",
+                 "--sequence-length", "16", "--precision", "fp64", "--steps", "4"]
+        divided = self.document("execute", "experiments/executor/experts.yaml", *where)
+        self.expect_equal(divided, self.document("execute", whole, *where))
+        # States of experts go from plan to plan.
+        switched = self.document("execute", "experiments/executor/experts.yaml", *where,
+                                 "--switch-to", f"{whole}@2")
+        self.expect_equal(switched, divided)
+
     def test_what_the_executor_cannot_run_is_said(self):
         plan = self.write("plan.yaml", (ROOT / self.PLAN).read_text().replace(
-            "groups:", "zero: {stage: 3}, groups:"))
+            "groups:", "zero: {stage: 3}, groups:").replace(
+            "tensor_parallel: 2", "sequence: ulysses, sequence_degree: 2"))
         self.refuse("execute", plan, *self.WHERE,
-                    says=["the executor cannot run ZeRO-3 with tensor parallelism",
+                    says=["the executor cannot run Ulysses' or ring sequence parallelism",
                           "the executor cannot run ZeRO-3 among ranks whose"])
 
 
