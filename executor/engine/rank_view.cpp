@@ -146,20 +146,32 @@ bool RankView::has_sequence(const ir::SegmentInfo& info) const {
   return info.sequence == ir::SequenceParallelism::megatron && info.tensor_parallel > 1;
 }
 
-std::vector<int> RankView::kept_by_first(BlockId block) const {
-  std::vector<int> out;
-  if (gathers(block).empty()) return out;
-  const bool divided = std::any_of(ops().begin(), ops().end(), [&](const ir::Op& at) {
-    if (!ir::is_pass(at.kind)) return false;
+const std::vector<int>& RankView::kept_by_first(BlockId block) const {
+  static const std::vector<int> none;
+  const auto it = kept_by_first_.find(block);
+  return it == kept_by_first_.end() ? none : it->second;
+}
+
+/// With sequence parallelism each member has gradients of its own of what is whole, but for biases
+/// of experts: it has the rows of all tokens.
+void RankView::find_kept_by_first() {
+  for (const ir::Op& at : ops()) {
+    if (!ir::is_pass(at.kind)) continue;
     const ir::SegmentInfo& info = segment(at);
-    return info.first_block <= block && block <= info.last_block && info.tensor_parallel > 1 &&
-           !has_sequence(info);
-  });
-  const std::vector<ParameterInfo> all = parameters_of(program_.header, block);
-  for (std::size_t p = 0; p < all.size() && divided; ++p) {
-    if (all[p].split_length == all[p].experts) out.push_back(static_cast<int>(p));
+    if (info.tensor_parallel == 1) continue;
+    for (const BlockId b : ids_from_to(info.first_block, info.last_block)) {
+      if (gathers(b).empty() || kept_by_first_.contains(b)) continue;
+      std::vector<int>& kept = kept_by_first_[b];
+      const std::vector<ParameterInfo> all = parameters_of(program_.header, b);
+      for (std::size_t p = 0; p < all.size(); ++p) {
+        const bool whole = all[p].split_length == all[p].experts;
+        if (!whole || (all[p].experts == 0 && has_sequence(info))) continue;
+        kept.push_back(static_cast<int>(p));
+        if (groups(at).tensor.position == 0) continue;
+        arriving_[{b, kept.back()}] = {{0, std::max<std::int64_t>(1, all[p].split_length)}};
+      }
+    }
   }
-  return out;
 }
 
 void RankView::find_gathers() {
@@ -207,17 +219,7 @@ void RankView::find_gathers() {
       if (!again) known.push_back(std::move(gather));
     }
   }
-  for (const ir::Op& at : ops()) {
-    if (!ir::is_pass(at.kind) || groups(at).tensor.position == 0) continue;
-    const ir::SegmentInfo& info = segment(at);
-    for (const BlockId b : ids_from_to(info.first_block, info.last_block)) {
-      if (!sharded.erase(b)) continue;
-      const std::vector<ParameterInfo> all = parameters_of(program_.header, b);
-      for (const int parameter : kept_by_first(b)) {
-        arriving_[{b, parameter}] = {{0, std::max<std::int64_t>(1, all[parameter].split_length)}};
-      }
-    }
-  }
+  find_kept_by_first();
 }
 
 const std::vector<RankView::ShardGather>& RankView::gathers(BlockId block) const {

@@ -78,7 +78,7 @@ class RankView {
   const std::vector<ShardGather>& gathers(BlockId block) const;
   /// Parameters of such a block that the first member of its tensor-parallel group keeps for all of
   /// it: those that all members hold whole, with equal gradients.
-  std::vector<int> kept_by_first(BlockId block) const;
+  const std::vector<int>& kept_by_first(BlockId block) const;
 
  private:
   const ir::Program& program_;
@@ -95,9 +95,11 @@ class RankView {
   std::map<std::size_t, std::uint64_t> pass_tags_;
   std::map<std::pair<BlockId, std::int32_t>, std::vector<UnitRange>> arriving_;
   std::map<BlockId, std::vector<ShardGather>> gathers_;
+  std::map<BlockId, std::vector<int>> kept_by_first_;
 
   PassGroups groups_of_members(const ir::Op& op) const;
   void find_pass_tags();
+  void find_kept_by_first();
   void find_gathers();
   bool has_sequence(const ir::SegmentInfo& info) const;
 };
