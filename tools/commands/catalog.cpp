@@ -14,6 +14,7 @@ extern const Command kSchema;
 extern const Command kMixedLength;
 extern const Command kSwitch;
 extern const Command kImport;
+extern const Command kExport;
 extern const Command kReplay;
 extern const Command kTraceGenerate;
 extern const Command kTraceStats;
@@ -27,11 +28,11 @@ extern const Command kTwin;
 extern const Command kAnnotate;
 
 std::span<const Command* const> commands() {
-  static const std::array list = {
-      &kRun,        &kPlan,        &kSimulate, &kValidate, &kDiff,         &kList,
-      &kSchema,     &kMixedLength, &kSwitch,   &kImport,   &kReplay,       &kTraceGenerate,
-      &kTraceStats, &kTraceImport, &kNetlab,   &kExecute,  &kExecuteAgent, &kCompare,
-      &kCalibrate,  &kTwin,        &kAnnotate};
+  static const std::array list = {&kRun,    &kPlan,    &kSimulate,      &kValidate,   &kDiff,
+                                  &kList,   &kSchema,  &kMixedLength,   &kSwitch,     &kImport,
+                                  &kExport, &kReplay,  &kTraceGenerate, &kTraceStats, &kTraceImport,
+                                  &kNetlab, &kExecute, &kExecuteAgent,  &kCompare,    &kCalibrate,
+                                  &kTwin,   &kAnnotate};
   return list;
 }
 

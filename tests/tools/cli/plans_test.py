@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Commands about one plan: plan, simulate, switch, annotate, diff, mixed-length, import.
+"""Commands about one plan: plan, simulate, switch, annotate, export, diff, mixed-length, import.
 
     plans_test.py BINARY SOURCE_DIR [unittest arguments]
 """
@@ -8,10 +8,13 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 import unittest
 from pathlib import Path
+
+import yaml
 
 from support import H20, HETU, HEXISCALE, JOB, MEGATRON, ROOT, WHERE, Case, orrery, start, wait_for
 
@@ -251,6 +254,66 @@ class Annotate(Case):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(done.stderr, r"plan.yaml: .*reroute")
         self.assertEqual(done.stdout, "")
+
+
+class Export(Case):
+    H20 = ["--cluster", "hetu_32h20", "--model", "llama_7b", "--sequence-length", "4096"]
+    PAIR = ["--cluster", "hethub_pair2", "--model", "llama2_7b", "--sequence-length", "4096"]
+
+    def plan(self, planner, where):
+        path = str(self.folder / f"{planner}.yaml")
+        self.succeed("plan", "-p", planner, *where, "--global-batch", "64", "--output", path)
+        return path
+
+    def calls_of(self, script, nodes):
+        """What torchrun is called with on each node."""
+        torchrun = self.folder / "torchrun"
+        torchrun.write_text('#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES" "$@"\n')
+        torchrun.chmod(0o755)
+        environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}",
+                       "MASTER_ADDR": "head"}
+        return [subprocess.run(["bash", script, "--mock-data"], env={**environment, "NODE": node},
+                               check=True, capture_output=True, text=True).stdout.split()
+                for node in nodes]
+
+    def test_megatron_gets_every_degree_and_uneven_layers(self):
+        script = str(self.folder / "megatron.sh")
+        path = self.plan("hethub", self.PAIR)
+        self.succeed("export", path, "--to", "megatron", *self.PAIR, "-o", script)
+        plan = self.document("simulate", path, *self.PAIR)["plans"][0]["plan"]
+        layers = [sum(max(0, min(segment["last_block"], 32) - max(segment["first_block"], 1) + 1)
+                      for segment in stage["segments"])
+                  for stage in plan["pipelines"][0]["stages"]]
+        self.assertEqual(sum(layers), 32)
+        calls = self.calls_of(script, ["first", "second"])
+        self.assertEqual(sorted(call[call.index("--node-rank") + 1] for call in calls), ["0", "1"])
+        for call in calls:
+            self.assertEqual(call[0], "0,1,2,3,4,5,6,7")
+            value = dict(zip(call, call[1:]))
+            self.assertEqual(value["--pipeline-model-parallel-layout"],
+                             f"Et*{layers[0]}|t*{layers[1]}L")
+            degrees = [int(value[f"--{kind}-model-parallel-size"]) for kind in ("tensor", "pipeline")]
+            self.assertEqual(degrees, [2, 2])
+            self.assertEqual((value["--global-batch-size"], value["--num-layers"]), ("64", "32"))
+            self.assertEqual(call[-1], "--mock-data")
+
+    def test_flagscale_gets_a_mesh_for_each_kind_of_gpu(self):
+        text = self.succeed("export", self.plan("hethub", self.PAIR), "--to", "flagscale", *self.PAIR)
+        hetero = yaml.safe_load(text)["system"]["hetero"]
+        meshes = hetero["hetero_process_meshes"]
+        self.assertEqual(len(meshes), 5 * len(hetero["hetero_device_types"]))
+        ranks = sum(meshes[i] * meshes[i + 1] * meshes[i + 3] * meshes[i + 4]
+                    for i in range(0, len(meshes), 5))
+        self.assertEqual(ranks, 16)
+        self.assertEqual(sum(hetero["hetero_pipeline_layer_split"]), 32)
+
+    def test_what_a_trainer_cannot_do_is_named(self):
+        done = orrery("export", HEXISCALE, "--to", "megatron", *WHERE)
+        self.assertEqual(done.returncode, 1)
+        for reason in ("megatron cannot run this plan:", "different numbers of stages",
+                       "tensor-parallel degrees that differ by stage"):
+            self.assertIn(reason, done.stderr)
+        self.refuse("export", HEXISCALE, "--to", "megatorn", *WHERE, says="did you mean 'megatron'")
 
 
 class Diff(Case):
