@@ -213,6 +213,20 @@ def import_(*, what: str | PathLike[str] | Record,
     """Read files of other systems: profiles, measurements, topologies."""
     ...
 
+def export(*, plan: str | PathLike[str] | Record, to: Literal["megatron", "flagscale"],
+           output: str | PathLike[str] | Record | None = ...,
+           cluster: str | PathLike[str] | Record | None = ...,
+           model: str | PathLike[str] | Record | None = ...,
+           job: str | PathLike[str] | Record | None = ..., global_batch: Any = ...,
+           sequence_length: Any = ..., dtype: Any = ..., recompute: Any = ...,
+           zero_stages: Any = ..., schedules: Any = ..., max_tensor_parallel: Any = ...,
+           max_micro_batch_size: Any = ..., sequence_parallel: Any = ...,
+           profile: str | PathLike[str] | Record | None = ...,
+           scale_profile: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str,
+           Any]], Any] | None = ...) -> results.ExportResult:
+    """Write a plan as flags and files of Megatron-LM or FlagScale."""
+    ...
+
 def replay(*, file: str | PathLike[str] | Record = ...,
            trace: str | PathLike[str] | Record | None = ...,
            format: str | PathLike[str] | Record | None = ...,

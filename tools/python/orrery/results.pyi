@@ -146,6 +146,10 @@ class ExecuteResult(Result):
     steps: list[StepLine]
     generations: list[GenerationSummary]
 
+class ExportResult(Result):
+    text: str
+    file: str | None
+
 class FitEntry(Result):
     name: str
     kind: str
