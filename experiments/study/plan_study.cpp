@@ -20,6 +20,7 @@
 #include "models/ir/names.h"
 #include "models/ir/perfetto.h"
 #include "models/spec/library.h"
+#include "planners/catalog.h"
 
 namespace orrery::experiments {
 namespace {
@@ -288,6 +289,7 @@ TaskList plan_tasks(const Study& study, std::vector<Point> points, const models:
     Task task{point,  identity.hash(), plan_in_words(spec), "", plan_inputs(study, point, loaded),
               nullptr};
     task.inputs["run"] = task.hash;
+    task.repeatable = !spec.planner || !planners::names_python(spec.planner->name.value);
     for (const models::GpuType& gpu : loaded.cluster.gpu_types) gpus.insert(gpu.name);
     task.fill = [&study, &library, spec, identity, options](const std::string& folder,
                                                             const std::function<void(double)>&) {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <variant>
@@ -14,8 +16,10 @@
 #include "experiments/study/clock.h"
 #include "experiments/study/execute.h"
 #include "experiments/study/limits.h"
+#include "models/base/bytes.h"
 #include "models/base/check.h"
 #include "models/base/hash.h"
+#include "models/interfaces/answer_bytes.h"
 #include "models/spec/topology.h"
 #include "planners/recovery/catalog.h"
 #include "sim/replay/replay.h"
@@ -112,6 +116,58 @@ class TimedPolicy final : public models::RecoveryPolicy {
   const models::Cluster& cluster_;
   planners::InterruptionsSeen& seen_;
   double& seconds_;
+};
+
+/// Searches of policies, remembered in the store of answers beside the iterations that they ask
+/// for.
+class RememberedSearches final : public planners::KnownSearches {
+ public:
+  /// Keeps references.
+  RememberedSearches(const models::AnswerStore& answers, const sim::SimulatedTimers& timers,
+                     bool ignore_leaves)
+      : answers_(answers), timers_(timers), ignore_leaves_(ignore_leaves) {}
+
+  planners::FoundPlan plan(const std::string& question,
+                           const std::function<planners::FoundPlan()>& search) const override {
+    ByteWriter asked;
+    asked.put(std::string_view("searches"));
+    asked.put(std::string_view(timers_.context()));
+    asked.put(ignore_leaves_);
+    asked.put(std::string_view(question));
+    const std::string key = content_digest(asked.bytes());
+    if (const auto known = answers_.find(key)) {
+      ByteReader in(*known);
+      planners::FoundPlan found = models::Infeasible{};
+      if (in.get<bool>()) {
+        found = std::make_shared<const ir::Plan>(models::get_plan(in));
+      } else {
+        const std::string constraint = in.text();
+        found = models::Infeasible{constraint, in.text()};
+      }
+      const std::string iterations = in.text();
+      if (in.complete() && timers_.iterations().count_asked(iterations)) return found;
+    }
+    planners::FoundPlan found;
+    const std::string iterations = timers_.iterations().record([&] { found = search(); });
+    ByteWriter answer;
+    const auto* plan = std::get_if<models::PlanPointer>(&found);
+    answer.put(plan != nullptr);
+    if (plan != nullptr) {
+      models::put(answer, **plan);
+    } else {
+      const auto& none = std::get<models::Infeasible>(found);
+      answer.put(std::string_view(none.constraint));
+      answer.put(std::string_view(none.witness));
+    }
+    answer.put(std::string_view(iterations));
+    answers_.keep(key, answer.bytes());
+    return found;
+  }
+
+ private:
+  const models::AnswerStore& answers_;
+  const sim::SimulatedTimers& timers_;
+  bool ignore_leaves_;
 };
 
 /// Share of the cluster's devices that the given plan uses; a policy's own plans use nearly all.
@@ -213,6 +269,8 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
   sim::SimulatedTimers timers(loaded.cluster, topology, loaded.workload, loaded.spec.job,
                               loaded.profile, {},
                               {.ignore_leaves = loaded.spec.ignore_leaves, .answers = answers});
+  std::optional<RememberedSearches> searches;
+  if (answers != nullptr) searches.emplace(*answers, timers, loaded.spec.ignore_leaves);
   const auto seen = std::make_shared<planners::InterruptionsSeen>();
   const planners::PolicyInput input{.cluster = loaded.cluster,
                                     .topology = topology,
@@ -225,7 +283,8 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
                                     .seed = static_cast<std::uint64_t>(options.seed),
                                     .searches = &outcome.work.searches,
                                     .runtime = loaded.spec.runtime,
-                                    .seen = loaded.interruptions.per_second > 0 ? nullptr : seen};
+                                    .seen = loaded.interruptions.per_second > 0 ? nullptr : seen,
+                                    .known_searches = searches ? &*searches : nullptr};
   outcome.simgrid = timers.simulator().effective_config();
   const Clock::time_point start = Clock::now();
   const ReplayPolicy measured = with_measured_phases(policy, loaded.profile);

@@ -16,6 +16,7 @@
 #include "models/base/ids.h"
 #include "models/config/document.h"
 #include "models/ir/names.h"
+#include "planners/catalog.h"
 
 namespace orrery::experiments {
 namespace {
@@ -208,6 +209,15 @@ RunSeconds fill_replay(const std::string& folder, const LoadedReplayCase& loaded
   return outcome.seconds;
 }
 
+/// Neither a clock nor a class of Python has a say.
+bool is_repeatable(const ReplayRun& run) {
+  const auto& options = run.policy.value.options;
+  return run.how.planning_time == PlanningTime::fixed &&
+         !planners::names_python(run.policy.value.name) &&
+         std::none_of(options.begin(), options.end(),
+                      [](const auto& option) { return planners::names_python(option.second); });
+}
+
 std::string replay_in_words(const ReplayRun& run, const Point& point) {
   std::string text = fmt::format("{} {}", run.what.name, run.policy.value.shown());
   for (const auto& [axis, value] : point.axes) {
@@ -280,6 +290,7 @@ TaskList replay_tasks(const Study& study, std::vector<Point> points, const model
               replay_inputs(study, point, run, loaded->hashes),
               nullptr};
     task.inputs["run"] = task.hash;
+    task.repeatable = is_repeatable(run);
     task.fill = [loaded, run, identity, answers = options.answers](
                     const std::string& folder, const std::function<void(double)>& on_progress) {
       return fill_replay(folder, *loaded, run, identity, answers.get(), on_progress);

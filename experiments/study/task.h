@@ -30,6 +30,9 @@ struct Task {
   /// std::system_error where a file cannot be written.
   std::function<RunSeconds(const std::string& folder, const std::function<void(double)>& progress)>
       fill;
+  /// The hash decides every byte of the files: no clock, no program outside of this one. Then they
+  /// may be remembered (run_files.h).
+  bool repeatable = false;
   /// False if the folder of a finished run lacks something that was asked for; null: never.
   std::function<bool(const std::string& folder)> has_all = nullptr;
 };

@@ -2,6 +2,7 @@
 /// .cpp or one folder, listed in catalog.cpp; what several policies share is in kit/.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,19 @@ struct InterruptionsSeen {
   Seconds elapsed;  ///< Of the job, until the last event.
 };
 
+/// A plan, or why there is none.
+using FoundPlan = std::variant<models::PlanPointer, models::Infeasible>;
+
+/// What searches of planners found, in this run or in another.
+class KnownSearches {
+ public:
+  virtual ~KnownSearches() = default;
+  /// What `search` returns, remembered by `question`: all that it depends on besides cluster,
+  /// model, profile and evaluator.
+  virtual FoundPlan plan(const std::string& question,
+                         const std::function<FoundPlan()>& search) const = 0;
+};
+
 /// All outlive the policy. But for the expected rate of interruptions nothing about the future is
 /// known to a policy.
 struct PolicyInput {
@@ -61,10 +75,9 @@ struct PolicyInput {
   models::Runtime runtime = {};
   /// Null: not counted, the rate above holds.
   std::shared_ptr<const InterruptionsSeen> seen = nullptr;
+  /// Null: every search is made.
+  const KnownSearches* known_searches = nullptr;
 };
-
-/// A plan, or why there is none.
-using FoundPlan = std::variant<models::PlanPointer, models::Infeasible>;
 
 /// A policy, or why this job on this cluster cannot have it.
 using MadePolicy = std::variant<std::unique_ptr<models::RecoveryPolicy>, models::Infeasible>;

@@ -8,7 +8,9 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "models/base/bytes.h"
 #include "models/base/hash.h"
@@ -90,6 +92,12 @@ inline QuickKey quick_key(std::string_view bytes) {
   return key;
 }
 
+/// Questions that were asked meanwhile, by their keys.
+struct AskedQuestions {
+  std::int64_t asked = 0;
+  std::vector<QuickKey> different;  ///< May repeat.
+};
+
 /// `Answer` has `void put(ByteWriter&) const` and `static Answer get(ByteReader&)`.
 template <class Answer>
 class Remembered {
@@ -111,11 +119,15 @@ class Remembered {
       name(question);
       quick = quick_key(question.bytes());
       const auto known = known_.find(quick);
-      if (known != known_.end()) return known->second;
+      if (known != known_.end()) {
+        record(quick);
+        return known->second;
+      }
     }
     const AddTime timed(counts_.simulating);
-    ++counts_.simulated;
+    counts_.simulated += counted_.erase(quick) == 0 ? 1 : 0;
     const std::string key = store_ == nullptr ? std::string() : content_digest(question.bytes());
+    record(quick);
     std::optional<Answer> answer = find(key);
     if (answer) {
       ++counts_.found;
@@ -128,9 +140,29 @@ class Remembered {
   /// A question whose answer the caller still has.
   void count_asked() { ++counts_.asked; }
 
+  /// Remembers what is asked from now on, until take_asked().
+  void begin_asked() {
+    recorded_.emplace();
+    recorded_->asked = -counts_.asked;
+  }
+  AskedQuestions take_asked() {
+    recorded_->asked += counts_.asked;
+    return *std::exchange(recorded_, std::nullopt);
+  }
+  /// As if these questions had been asked here.
+  void count_asked(const AskedQuestions& questions) {
+    counts_.asked += questions.asked;
+    for (const QuickKey& quick : questions.different) {
+      if (!known_.contains(quick) && counted_.insert(quick).second) ++counts_.simulated;
+    }
+  }
+
   const CacheCounts& counts() const { return counts_; }
 
  private:
+  void record(const QuickKey& quick) {
+    if (recorded_) recorded_->different.push_back(quick);
+  }
   std::optional<Answer> find(const std::string& key) const {
     if (store_ == nullptr) return std::nullopt;
     const std::optional<std::string> bytes = store_->find(key);
@@ -149,6 +181,9 @@ class Remembered {
   const models::AnswerStore* store_;
   std::string context_;
   std::unordered_map<QuickKey, Answer, QuickKey::Hash> known_;
+  /// Counted as simulated, but not known here.
+  std::unordered_set<QuickKey, QuickKey::Hash> counted_;
+  std::optional<AskedQuestions> recorded_;
   CacheCounts counts_;
 };
 

@@ -58,6 +58,7 @@ class SimulatedIterationTimer::Impl {
         answers_(cache.answers, std::move(context)) {}
 
   models::Evaluation evaluate(const ir::Plan& plan, const IterationConditions& conditions) {
+    if (recorded_prices_) return evaluate_named(plan, conditions);
     for (auto recent = recent_.begin(); recent != recent_.end(); ++recent) {
       if (recent->conditions != conditions || recent->plan != plan) continue;
       std::rotate(recent_.begin(), recent, recent + 1);
@@ -70,6 +71,41 @@ class SimulatedIterationTimer::Impl {
   }
 
   const CacheCounts& counts() const { return answers_.counts(); }
+
+  AskedIterations record(const std::function<void()>& ask) {
+    recorded_prices_.emplace();
+    answers_.begin_asked();
+    ask();
+    const AskedQuestions asked = answers_.take_asked();
+    const std::set<std::string> prices = *std::exchange(recorded_prices_, std::nullopt);
+    ByteWriter out;
+    out.put(asked.asked);
+    out.put(static_cast<std::uint64_t>(asked.different.size()));
+    for (const auto& [first, second] : asked.different) {
+      out.put(first);
+      out.put(second);
+    }
+    out.put(static_cast<std::uint64_t>(prices.size()));
+    for (const std::string& line : prices) out.put(std::string_view(line));
+    return out.bytes();
+  }
+
+  bool count_asked(const AskedIterations& bytes) {
+    ByteReader in(bytes);
+    AskedQuestions asked{in.get<std::int64_t>(), {}};
+    asked.different.resize(in.count());
+    for (auto& [first, second] : asked.different) {
+      first = in.get<std::uint64_t>();
+      second = in.get<std::uint64_t>();
+    }
+    std::vector<std::string> prices(in.count());
+    for (std::string& line : prices) line = in.text();
+    if (!in.complete()) return false;
+    answers_.count_asked(asked);
+    prices_.insert(prices.begin(), prices.end());
+    return true;
+  }
+
   std::vector<std::string> used_entries() const {
     std::set<std::string> all = prices_;
     for (std::string& line : evaluator_.pricer().used_entries()) all.insert(std::move(line));
@@ -97,6 +133,9 @@ class SimulatedIterationTimer::Impl {
         },
         [&] { return simulate(named.question); });
     prices_.insert(known.prices.begin(), known.prices.end());
+    if (recorded_prices_) {
+      recorded_prices_->insert(known.prices.begin(), known.prices.end());
+    }
     models::Evaluation evaluation = known.evaluation;
     const std::vector<Seconds>& times = known.evaluation.pipeline_times;
     for (std::size_t i = 0; i < times.size(); ++i) {
@@ -204,6 +243,7 @@ class SimulatedIterationTimer::Impl {
   Remembered<IterationAnswer> answers_;
   std::deque<Recent> recent_;  ///< Asked last first.
   std::set<std::string> prices_;
+  std::optional<std::set<std::string>> recorded_prices_;  ///< In record().
 };
 
 SimulatedIterationTimer::SimulatedIterationTimer(IterationSimulator& simulator,
@@ -222,6 +262,12 @@ models::Evaluation SimulatedIterationTimer::evaluate(const ir::Plan& plan,
   return impl_->evaluate(plan, conditions);
 }
 
+AskedIterations SimulatedIterationTimer::record(const std::function<void()>& ask) const {
+  return impl_->record(ask);
+}
+bool SimulatedIterationTimer::count_asked(const AskedIterations& asked) const {
+  return impl_->count_asked(asked);
+}
 CacheCounts SimulatedIterationTimer::counts() const { return impl_->counts(); }
 std::vector<std::string> SimulatedIterationTimer::used_entries() const {
   return impl_->used_entries();

@@ -2,6 +2,7 @@
 /// interchangeable devices, or by which of several equal pipelines lost a stage, are lowered and
 /// simulated once if the conditions are the same.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@
 #include "sim/replay/transfer_paths.h"
 
 namespace orrery::sim {
+
+/// What somebody asked a timer, and which prices the answers rest on, as bytes.
+using AskedIterations = std::string;
 
 /// The simulated plan has the names that all equal plans get, not those of the plan that was asked
 /// for first: the answer does not depend on earlier questions. Which nodes, leaves and positions
@@ -43,6 +47,11 @@ class SimulatedIterationTimer final : public IterationTimer {
   models::Evaluation evaluate(const ir::Plan& plan,
                               const IterationConditions& conditions = {}) const;
   CacheCounts counts() const;
+  /// What the calls in `ask` asked.
+  AskedIterations record(const std::function<void()>& ask) const;
+  /// Counts and prices as if that had been asked here: for somebody whose own answer is remembered.
+  /// False: these are no bytes of record().
+  bool count_asked(const AskedIterations& asked) const;
   /// Priced everything that was simulated, and knows which entries of the profile it used.
   /// Pricer::used_entries() of all plans that were asked for, remembered ones included.
   std::vector<std::string> used_entries() const;

@@ -22,13 +22,17 @@ class SimulatedTimers {
                      ? ""
                      : transfer_context(cluster, profile, simulator_.effective_config())),
         transfers_(cluster, topology, paths_, simulator_.engine(), cache, context_),
-        iterations_(simulator_, paths_, workload, job, profile, options, cache,
-                    context_.empty() ? "" : iteration_context(context_, workload, job, options)),
+        iteration_context_(context_.empty() ? ""
+                                            : iteration_context(context_, workload, job, options)),
+        iterations_(simulator_, paths_, workload, job, profile, options, cache, iteration_context_),
         evaluator_(iterations_) {}
 
   IterationSimulator& simulator() { return simulator_; }
   const SimulatedIterationTimer& iterations() const { return iterations_; }
   const FlowTransferTimer& transfers() const { return transfers_; }
+  /// All that iteration times depend on besides plans and conditions, as bytes; empty without a
+  /// store of answers.
+  const std::string& context() const { return iteration_context_; }
   /// For PolicyInput: shares the cache of iterations().
   const CachedEvaluator& evaluator() const { return evaluator_; }
 
@@ -37,6 +41,7 @@ class SimulatedTimers {
   IterationSimulator simulator_;
   std::string context_;
   FlowTransferTimer transfers_;
+  std::string iteration_context_;
   SimulatedIterationTimer iterations_;
   CachedEvaluator evaluator_;
 };

@@ -3,10 +3,9 @@
 
     tests/bench/second_call.py ORRERY [STUDY ...]
 
-Runs each study (default: experiments/spot/bamboo and experiments/hexiscale/table_2) twice into new
-folders with a new cache, and prints the CPU seconds of both calls with all their children, against
-a tenth. Compares the results of both byte for byte. Ends with 1 if a target is missed or a result
-differs.
+Runs each study (default: those below) twice into new folders with a new cache, and prints the CPU
+seconds of both calls with all their children, against a tenth. Compares the results of both byte
+for byte. Ends with 1 if a target is missed or a result differs.
 """
 
 import filecmp
@@ -17,7 +16,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-STUDIES = ["experiments/spot/bamboo", "experiments/hexiscale/table_2"]
+STUDIES = ["experiments/spot/bamboo", "experiments/hexiscale/table_2",
+           "experiments/hexiscale/figure_8"]
 TARGET = 0.1
 
 

@@ -8,6 +8,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
 #include "experiments/study/sqlite.h"
 #include "sim/flow/fork.h"
 #include "tests/experiments/replay_support.h"
@@ -164,8 +169,24 @@ TEST(DiskCache, AFullDiskEndsTheCacheAndNotTheRun) {
   EXPECT_TRUE(later.problems.empty());
 }
 
+/// Knows all but the files of whole runs, so that runs are done again from what is remembered of
+/// their parts.
+class OnlyParts final : public models::AnswerStore {
+ public:
+  explicit OnlyParts(std::shared_ptr<const models::AnswerStore> all) : all_(std::move(all)) {}
+  std::optional<std::string> find(const std::string& key) const override {
+    return key.starts_with("files of run") ? std::nullopt : all_->find(key);
+  }
+  void keep(const std::string& key, const std::string& answer) const override {
+    all_->keep(key, answer);
+  }
+
+ private:
+  std::shared_ptr<const models::AnswerStore> all_;
+};
+
 /// All files of an experiment's results: without a cache, with a new one, and with one that knows
-/// every answer.
+/// every answer, with and without whole runs.
 template <class Run>
 void expect_equal_results(const support::ExperimentFolder& experiment, const std::string& results,
                           const Run& run) {
@@ -184,8 +205,12 @@ void expect_equal_results(const support::ExperimentFolder& experiment, const std
   const auto warm = each("warm");
   EXPECT_EQ(SqliteConnection(cache->path()).number("SELECT count(*) FROM answers"), kept)
       << "the second time something was not remembered";
+  options.answers = std::make_shared<OnlyParts>(cache);
+  const auto parts = each("parts");
+  EXPECT_EQ(SqliteConnection(cache->path()).number("SELECT count(*) FROM answers"), kept)
+      << "a part of a run was not remembered";
   ASSERT_GT(off.size(), 5u);
-  for (const auto* files : {&cold, &warm}) {
+  for (const auto* files : {&cold, &warm, &parts}) {
     ASSERT_EQ(files->size(), off.size());
     for (const auto& [name, text] : off) {
       if (name == "index.sqlite") continue;

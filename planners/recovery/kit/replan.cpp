@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "models/base/bytes.h"
 #include "models/base/check.h"
 #include "models/base/id_vector.h"
+#include "models/config/document.h"
 #include "planners/catalog.h"
 #include "planners/recovery/kit/node_classes.h"
 
@@ -183,6 +186,10 @@ models::PlanPointer home_plan(const PolicyInput& input, const std::vector<Device
   return home ? std::make_shared<const ir::Plan>(std::move(*home)) : nullptr;
 }
 
+bool draws(const std::string& planner) {
+  return planner == "hexiscale" || planner == "hexiscale_milp" || names_python(planner);
+}
+
 void describe_planner(config::Visitor& v, std::string& planner, const char* doc) {
   v.optional("planner", planner, doc);
   if (!v.reading() || find_planner(planner) != nullptr) return;
@@ -191,10 +198,15 @@ void describe_planner(config::Visitor& v, std::string& planner, const char* doc)
 }
 
 struct Replanner::Memory {
-  Memory(const models::Cluster& cluster, std::unique_ptr<Planner> asked)
-      : planner(std::move(asked)), classes(cluster) {}
+  Memory(const models::Cluster& cluster, const PlannerEntry& entry, const Options& options)
+      : planner(entry.make(options)), name(entry.name), classes(cluster) {
+    for (const OptionInfo& info : entry.options()) settings[info.name] = info.default_value;
+    for (const auto& [option, value] : options) settings[option] = value;
+  }
   using Answer = FoundPlan;
   std::unique_ptr<Planner> planner;
+  std::string name;
+  std::map<std::string, std::string> settings;  ///< Defaults included.
   NodeClasses classes;
   std::map<std::vector<DeviceId>, Answer> canonical;  ///< By canonical set.
   std::map<std::vector<DeviceId>, Answer> given;      ///< By the set that was asked for.
@@ -204,7 +216,36 @@ Replanner::Replanner(const PolicyInput& input, const std::string& planner, const
     : input_(input) {
   const PlannerEntry* entry = find_planner(planner);
   ORRERY_CHECK(entry != nullptr, "no planner {}", planner);
-  memory_ = std::make_shared<Memory>(input.cluster, entry->make(options));
+  memory_ = std::make_shared<Memory>(input.cluster, *entry, options);
+}
+
+/// Asks the planner, or who remembers its answers.
+FoundPlan Replanner::search(const std::vector<DeviceId>& devices) const {
+  const auto ask = [&]() -> FoundPlan {
+    const PlannerInput asked{
+        input_.cluster,   input_.topology, input_.workload, input_.job, input_.profile,
+        input_.evaluator, devices,         input_.seed,     0,          nullptr};
+    PlannerResult result = memory_->planner->plan(asked);
+    if (auto* plan = std::get_if<ir::Plan>(&result.outcome)) {
+      return std::make_shared<const ir::Plan>(std::move(*plan));
+    }
+    return std::get<models::Infeasible>(std::move(result.outcome));
+  };
+  // What a class of Python answers may change from call to call.
+  if (input_.known_searches == nullptr || names_python(memory_->name)) return ask();
+  ByteWriter question;
+  question.put(std::string_view(memory_->name));
+  question.put(memory_->settings.size());
+  for (const auto& [option, value] : memory_->settings) {
+    question.put(std::string_view(option));
+    question.put(std::string_view(value));
+  }
+  question.put(std::string_view(config::dump(input_.job)));
+  if (draws(memory_->name)) question.put(input_.seed);
+  question.put(input_.cluster.size());
+  question.put(devices.size());
+  for (const DeviceId device : devices) question.put(device.value);
+  return input_.known_searches->plan(question.bytes(), ask);
 }
 
 FoundPlan Replanner::plan_for(const std::vector<DeviceId>& devices) const {
@@ -215,17 +256,7 @@ FoundPlan Replanner::plan_for(const std::vector<DeviceId>& devices) const {
   auto found = memory_->canonical.find(form.devices);
   if (found == memory_->canonical.end()) {
     if (input_.searches != nullptr) ++*input_.searches;
-    const PlannerInput asked{
-        input_.cluster,   input_.topology, input_.workload, input_.job, input_.profile,
-        input_.evaluator, form.devices,    input_.seed,     0,          nullptr};
-    PlannerResult result = memory_->planner->plan(asked);
-    Memory::Answer answer = models::Infeasible{};
-    if (auto* plan = std::get_if<ir::Plan>(&result.outcome)) {
-      answer = std::make_shared<const ir::Plan>(std::move(*plan));
-    } else {
-      answer = std::get<models::Infeasible>(std::move(result.outcome));
-    }
-    found = memory_->canonical.emplace(form.devices, std::move(answer)).first;
+    found = memory_->canonical.emplace(form.devices, search(form.devices)).first;
   }
   Memory::Answer answer = found->second;
   if (const auto* plan = std::get_if<models::PlanPointer>(&answer);

@@ -38,6 +38,10 @@ std::optional<ir::Plan> with_spares(const ir::Plan& plan, const models::Cluster&
 /// none, or not enough spares.
 models::PlanPointer home_plan(const PolicyInput& input, const std::vector<DeviceId>& live);
 
+/// Whether the planner's search draws random numbers: plans of the others do not depend on the
+/// seed.
+bool draws(const std::string& planner);
+
 /// Setting `planner`: a name of the catalog.
 void describe_planner(config::Visitor& v, std::string& planner, const char* doc);
 
@@ -48,11 +52,12 @@ class Replanner {
 
   /// The planner's plan on these devices. Node sets that are equal up to a renaming of nodes of the
   /// same kind at the same position of the fabric get the same plan under that renaming: the
-  /// planner is asked once.
+  /// planner is asked once, or not at all where PolicyInput::known_searches has its answer.
   FoundPlan plan_for(const std::vector<DeviceId>& devices) const;
 
  private:
   struct Memory;
+  FoundPlan search(const std::vector<DeviceId>& devices) const;
   const PolicyInput& input_;
   std::shared_ptr<Memory> memory_;
 };

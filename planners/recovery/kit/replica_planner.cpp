@@ -14,16 +14,17 @@ models::Job replica_job(models::Job job, std::optional<ir::Recompute> recompute)
 }
 
 PolicyInput with_job(const PolicyInput& input, const models::Job& job) {
-  return {input.cluster,
-          input.topology,
-          input.workload,
-          job,
-          input.profile,
-          input.evaluator,
-          input.interruptions_per_second,
-          std::nullopt,
-          input.seed,
-          input.searches};
+  return {.cluster = input.cluster,
+          .topology = input.topology,
+          .workload = input.workload,
+          .job = job,
+          .profile = input.profile,
+          .evaluator = input.evaluator,
+          .interruptions_per_second = input.interruptions_per_second,
+          .plan = std::nullopt,
+          .seed = input.seed,
+          .searches = input.searches,
+          .known_searches = input.known_searches};
 }
 
 }  // namespace

@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
+#include <string>
 #include <vector>
 
+#include "planners/catalog.h"
 #include "planners/recovery/kit/node_classes.h"
 #include "tests/planners/recovery/family.h"
 
@@ -159,6 +163,58 @@ TEST(Replan, PlannersAnswerAsWithoutTheReplannerOnCanonicalSets) {
   const auto direct = run_planner("megatron_grid", asked);
   EXPECT_EQ(*std::get<models::PlanPointer>(replanner.plan_for(all)),
             std::get<ir::Plan>(direct.outcome));
+}
+
+/// Counts what it had to search for.
+class Notes final : public KnownSearches {
+ public:
+  FoundPlan plan(const std::string& question,
+                 const std::function<FoundPlan()>& search) const override {
+    const auto [known, fresh] = answers.try_emplace(question);
+    if (fresh) known->second = search();
+    return known->second;
+  }
+  mutable std::map<std::string, FoundPlan> answers;
+};
+
+TEST(Replan, PlansAreSearchedForOnceByAllWhoAskAlike) {
+  const auto world = recovery_world();
+  const Notes notes;
+  const Devices all = all_devices(world->cluster);
+  std::int64_t searches = 0;
+  const auto ask = [&](const char* planner, const Options& options, std::uint64_t seed) {
+    PolicyInput input = policy_input(*world);
+    input.known_searches = &notes;
+    input.searches = &searches;
+    input.seed = seed;
+    return std::get<models::PlanPointer>(Replanner(input, planner, options).plan_for(all));
+  };
+  const models::PlanPointer first = ask("megatron_grid", {}, 1);
+  EXPECT_EQ(*ask("megatron_grid", {}, 2), *first);
+  EXPECT_EQ(notes.answers.size(), 1u);
+  EXPECT_EQ(searches, 2);  // As if nothing were known.
+  ask("megatron_grid", {{"evaluate_top", "1"}}, 1);
+  EXPECT_EQ(notes.answers.size(), 2u);
+  ask("amp", {}, 1);
+  EXPECT_EQ(notes.answers.size(), 3u);
+}
+
+TEST(Replan, WhoDoesNotDrawAnswersAlikeForEverySeed) {
+  const auto world = recovery_world();
+  for (const PlannerEntry* entry : catalog()) {
+    if (draws(entry->name)) continue;
+    Options quick;
+    if (std::string(entry->name) == "exhaustive") quick = {{"most_plans", "1000"}};
+    PlannerInput input = world->input();
+    input.seed = 1;
+    const PlannerResult one = run_planner(entry->name, input, quick);
+    input.seed = 99;
+    const PlannerResult other = run_planner(entry->name, input, quick);
+    ASSERT_EQ(one.outcome.index(), other.outcome.index()) << entry->name;
+    const auto* plan = std::get_if<ir::Plan>(&one.outcome);
+    if (plan == nullptr) continue;
+    EXPECT_EQ(*plan, std::get<ir::Plan>(other.outcome)) << entry->name;
+  }
 }
 
 Devices without(const Devices& devices, const std::set<int>& gone) {
