@@ -15,8 +15,11 @@ from today.kernels import usual_layer  # noqa: E402
 from today.runs import Model, Run  # noqa: E402
 
 TARGET_TIME, TARGET_MEMORY = 0.07, 0.05
-# bf16 weights, fp32 sums of gradients, fp32 master copies and moments over the replicas (ZeRO-1).
-STATES = orrery.StateBytes(weight=2, gradient=4, master=4, moments=8)
+# Weights and gradients in 16 bits, fp32 master copies and moments over the replicas (ZeRO-1). The
+# last section's runs hold four bytes a parameter more than equal plans before: sums in fp32, as
+# DeepSpeed's optimizer for bf16 keeps them.
+STATES = orrery.StateBytes(weight=2, gradient=2, master=4, moments=8)
+STATES_BF16 = orrery.StateBytes(weight=2, gradient=6, master=4, moments=8)
 
 
 def bloom(row):
@@ -42,6 +45,7 @@ def read_row(row):
     run.ends_count = layers % run.pp != 0 and (layers + 2) % run.pp == 0
     run.facts["exposed"] = 1.0
     run.facts["exposed_gradients"] = 0.01
+    run.notes["states"] = (STATES_BF16 if row.text("section") == "Rebalancing layers" else STATES)
     run.notes["memory"] = row.number("memory_gb")
     run.notes["plan"] = (layers, run.model.shape.hidden, run.model.shape.heads, run.gpus, run.tp,
                          run.pp, run.micro_batch, run.global_batch)
@@ -79,7 +83,7 @@ FIT = {}  # of memory: constant and slope, on the rows that were fitted on
 def memory_rows(runs):
     """Rows of predictions.csv: bytes beyond the states are c + f x activations, as the allocator
     keeps blocks that fit nothing else."""
-    parts = {run.id: memory.parts_of(run, STATES) for run in runs}
+    parts = {run.id: memory.parts_of(run, run.notes["states"]) for run in runs}
     pairs = [(parts[run.id].activations, 1e9 * run.notes["memory"] - parts[run.id].states)
              for run in runs if run.notes["memory"] and run.notes["fitted"]]
     constant, slope = memory.theil_sen(pairs)

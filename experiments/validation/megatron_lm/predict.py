@@ -40,6 +40,8 @@ def read_row(row, found):
               gpus=row.count("gpus"), sequence=SEQUENCE, global_batch=row.count("global_batch"),
               tp=row.count("tensor_parallel"), pp=row.count("pipeline_parallel"),
               gradient_bytes=4.0)
+    if run.pp == 1:  # the table does not say: all that a replica has
+        run.micro_batch = run.global_batch // run.dp
     # The table does not print interleaving; as many chunks as two layers in each allow.
     layers = run.model.shape.layers // run.pp
     run.virtual_stages = layers // 2 if run.pp > 1 and layers % 2 == 0 else 1

@@ -137,7 +137,7 @@ def shorten(run, built, parameters):
     were left out."""
     program = built.program
     share = {"tensor_parallel": parameters["exposed"],
-             "sequence_parallel": parameters["exposed_context"],
+             "sequence_parallel": exposed_context(run, parameters),
              "zero": exposed_gathers(run, built, parameters)}
     sets = program.inner_sets
     for inner in (one for each in sets for one in each):
@@ -176,6 +176,22 @@ def later_steps(run, fold, members, most):
     return (most - members) * hop * link.bandwidth * link.efficiency
 
 
+def exposed_context(run, parameters):
+    """Share of the exchange of keys and values that attention on those at hand does not hide [Liu
+    et al. 2023, 3]."""
+    if run.cp == 1:
+        return 1.0
+    gpu, links = kernels.GPUS[run.gpu], orrery.library()["links"]
+    shape = run.model.shape
+    link = links[gpu.network if run.tp * run.cp > gpu.domain else gpu.scale_up]
+    moved = (2 * 2.0 * run.micro_batch * run.sequence * shape.kv_heads * shape.head_dim / run.tp *
+             (run.cp - 1) / run.cp)
+    exchange = moved / (link.bandwidth * link.efficiency)
+    at = kernels.Degrees(run.sequence, run.micro_batch, run.tp, run.cp)
+    attention = device_for(run.gpu, parameters).attention(run.model.layers[0], at).forward
+    return parameters["exposed_context"] + max(0.0, 1 - attention / exchange)
+
+
 def exposed_gathers(run, built, parameters):
     """Share of the gathers of sharded weights (FSDP) that the passes of other layers do not hide,
     and as all rings of a node carry them."""
@@ -196,10 +212,11 @@ def exposed_gathers(run, built, parameters):
     return (parameters["exposed_gathers"] + max(0.0, 1 - passes / gather)) * ring / lowered
 
 
-def device_of(run, parameters):
-    gpu = kernels.GPUS[run.gpu]
+def device_for(gpu, parameters):
+    """One GPU of this name with what the parameters say of it."""
+    known = kernels.GPUS[gpu]
     low = parameters["low_products"]
-    return kernels.Device(gpu, orrery.library()["gpus"][gpu.library].memory_bandwidth,
+    return kernels.Device(known, orrery.library()["gpus"][known.library].memory_bandwidth,
                           {"bf16": parameters["products"], "fp8": low, "fp4": low},
                           parameters["attention"], parameters["memory"], parameters["gap"],
                           parameters["unaligned"], parameters["routing"])
@@ -215,7 +232,7 @@ class Prices:
         self.slowdown = parameters["slowdown"]
         self.replicas_left = run.dp / replicas
         self.state_bytes = state_bytes
-        device = device_of(run, parameters)
+        device = device_for(run.gpu, parameters)
         self.device = device
         at = kernels.Degrees(run.sequence, run.micro_batch, run.tp, run.cp, run.ep, run.precision,
                              run.model.shape.causal, run.sequence_parallel, run.micro_batches > 1)

@@ -108,7 +108,7 @@ DECLARED = {
     "memory": 0.8,  # share of memory bandwidth that memory-bound kernels reach
     "gap": 3e-6,  # s between two kernels
     "exposed": 0.5,  # share of tensor-parallel collectives that products do not hide
-    "exposed_context": 0.3,  # the same of context parallelism
+    "exposed_context": 0.05,  # of context parallelism's, where attention is long enough
     "exposed_experts": 1.0,  # the same of the experts' all-to-all
     "unaligned": 0.35,  # rate of products over rows that are no multiples of 16 bytes
     "routing": 3.0,  # traffic of sorting tokens by expert and back over the least there is
@@ -123,8 +123,8 @@ UNITS = {"step": "s", "gap": "s", "host": "s"}
 RANGES = {
     "products": (0.4, 1.1, ()),
     "low_products": (0.3, 1.1, ()),
-    "attention": (0.2, 1.1, ()),
-    "memory": (0.3, 1.0, ()),
+    "attention": (0.03, 1.1, ()),
+    "memory": (0.1, 1.0, ()),
     "gap": (5e-7, 3e-5, ()),
     "exposed": (0.05, 1.5, ()),
     "exposed_context": (0.02, 1.5, ()),
