@@ -17,6 +17,7 @@ namespace {
 using config::Diagnostics;
 
 constexpr std::int64_t kMostGpusPerNode = 1024;  ///< As of `# nodes:` in a trace.
+constexpr std::int64_t kMostNodes = 1'000'000;
 constexpr std::int64_t kMostGpus = 10'000'000;
 
 /// Those of --cluster, or equal ones.
@@ -66,12 +67,15 @@ void check_format(const std::string& name, Diagnostics& diagnostics) {
 }  // namespace
 
 void describe(config::Visitor& v, TraceImportSettings& settings) {
-  v.required("format", settings.format, "bamboo, oobleck, parcae, aws, gcp or skypilot",
-             {.positional = true});
+  v.required("format", settings.format,
+             "bamboo, oobleck, parcae, aws, gcp, skypilot or infinitehbd", {.positional = true});
   v.required("file", settings.files, "one, or several that make one trace: one per GPU type",
              {.positional = true});
   v.optional("gpu_type", settings.gpu_types, "of each file, in their order");
   v.optional("gpus_per_node", settings.gpus_per_node, "default: 1");
+  v.optional("nodes", settings.nodes,
+             "infinitehbd: how many nodes there are, those that never fail included; default: as "
+             "many as fail");
   v.optional("order", settings.order,
              "which node leaves where a format only says how many are there: last_in_first_out "
              "(default) or random");
@@ -80,14 +84,15 @@ void describe(config::Visitor& v, TraceImportSettings& settings) {
   v.optional("output", settings.output, "write to this file; default: standard output",
              {.letter = 'o'});
   v.between("gpus_per_node", settings.gpus_per_node, std::int64_t{1}, kMostGpusPerNode);
+  if (settings.nodes) v.between("nodes", *settings.nodes, std::int64_t{1}, kMostNodes);
   v.not_negative("seed", settings.seed);
 }
 
 void describe(config::Visitor& v, TraceGenerateSettings& settings) {
-  v.required(
-      "generator", settings.generator,
-      "generator of the library (llama3: failures; spot, bamboo_p3: spot nodes), or a YAML file",
-      {.positional = true});
+  v.required("generator", settings.generator,
+             "generator of the library (llama3, infinitehbd: failures; spot, bamboo_p3: spot "
+             "nodes), or a YAML file",
+             {.positional = true});
   v.optional("cluster", settings.cluster, "cluster of the library, or a YAML file",
              {.letter = 'c'});
   v.optional("gpus", settings.gpus, "instead of a cluster: this many GPUs in equal nodes");
@@ -139,6 +144,10 @@ TextResult import_traces(const TraceImportSettings& args, const Call&, Diagnosti
   options.gpus_per_node = static_cast<int>(args.gpus_per_node);
   options.seed = static_cast<std::uint64_t>(args.seed);
   options.order = args.order;
+  options.nodes = args.nodes.value_or(0);
+  if (args.nodes && args.format != "infinitehbd") {
+    diagnostics.add(at_setting("nodes"), fmt::format("{} says how many there are", args.format));
+  }
   if (!args.gpu_types.empty() && args.gpu_types.size() != args.files.size()) {
     diagnostics.add(
         at_setting("gpu_type"),

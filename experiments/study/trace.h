@@ -19,6 +19,7 @@ struct TraceImportSettings {
   std::vector<std::string> files;
   std::vector<std::string> gpu_types;  ///< One for each file, or none.
   std::int64_t gpus_per_node = 1;
+  std::optional<std::int64_t> nodes;
   decltype(traces::ImportOptions::order) order = traces::ImportOptions{}.order;
   std::int64_t seed = 0;
   std::optional<Days> days;

@@ -11,11 +11,11 @@
 
 namespace orrery::traces {
 
-extern const TraceFormat kAws, kBamboo, kGcp, kOobleck, kParcae, kSkypilot;
+extern const TraceFormat kAws, kBamboo, kGcp, kInfiniteHbd, kOobleck, kParcae, kSkypilot;
 
 const std::vector<TraceFormat>& trace_formats() {
-  static const std::vector<TraceFormat> kFormats = {kBamboo, kOobleck, kParcae,
-                                                    kAws,    kGcp,     kSkypilot};
+  static const std::vector<TraceFormat> kFormats = {kBamboo, kOobleck,  kParcae,     kAws,
+                                                    kGcp,    kSkypilot, kInfiniteHbd};
   return kFormats;
 }
 

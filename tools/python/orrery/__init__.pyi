@@ -276,8 +276,9 @@ def trace_stats(*, trace: str | PathLike[str] | Record,
 def trace_import(*, format: str | PathLike[str] | Record,
                  file: Sequence[str | PathLike[str] | Record] | str,
                  gpu_type: Sequence[str | PathLike[str] | Record] | str = ...,
-                 gpus_per_node: int = ..., order: Literal["last_in_first_out", "random"] = ...,
-                 seed: int = ..., days: str | Mapping[str, Any] | None = ...,
+                 gpus_per_node: int = ..., nodes: int | None = ...,
+                 order: Literal["last_in_first_out", "random"] = ..., seed: int = ...,
+                 days: str | Mapping[str, Any] | None = ...,
                  output: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str,
                  Any]], Any] | None = ...) -> results.TraceImportResult:
     """Read traces of Bamboo, Oobleck, Parcae, AWS, GCP, SkyPilot."""
