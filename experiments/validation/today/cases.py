@@ -205,7 +205,7 @@ def exposed_gathers(run, built, parameters):
     matrices = 3 if layer.gated else 2
     weights = sum(rows * columns for rows, columns, _ in layer.projections)
     weights += matrices * layer.hidden * layer.ffn
-    gather = 2.0 * weights / run.tp * ring / (link.bandwidth * link.efficiency)
+    gather = run.weight_bytes * weights / run.tp * ring / (link.bandwidth * link.efficiency)
     passes = Prices(run, parameters).layers[0].forward
     of_two = run.dp * run.cp if built.fold.replicas == 1 else built.fold.replicas * run.cp
     lowered = max(0.5, (of_two - 1) / of_two) if of_two > 1 else 1.0

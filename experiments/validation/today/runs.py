@@ -123,8 +123,8 @@ UNITS = {"step": "s", "gap": "s", "host": "s"}
 RANGES = {
     "products": (0.4, 1.1, ()),
     "low_products": (0.3, 1.1, ()),
-    "attention": (0.03, 1.1, ()),
-    "memory": (0.1, 1.0, ()),
+    "attention": (0.1, 1.1, ()),
+    "memory": (0.3, 1.0, ()),
     "gap": (5e-7, 3e-5, ()),
     "exposed": (0.05, 1.5, ()),
     "exposed_context": (0.02, 1.5, ()),
