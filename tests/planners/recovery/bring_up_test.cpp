@@ -60,6 +60,24 @@ TEST(RanksToConnect, AreThoseWhosePeersHaveChanged) {
   EXPECT_EQ(ranks_to_connect(world->cluster, &plan, fewer), 4);
 }
 
+TEST(RanksToConnect, OfADetourAreItsStageAndTheNeighborsOfTheStageThatItPasses) {
+  const auto world = equal_nodes({8, 8, 2});
+  const ir::Plan plan = uniform_plan(*world, 2, 4, 2);
+  ASSERT_EQ(ranks_to_connect(world->cluster, nullptr, plan), 16);
+  for (const int stage : {1, 2}) {
+    ir::Plan detour = plan;
+    detour.pipelines[0].reroutes = {{stage, 0, 1}};
+    EXPECT_EQ(ranks_to_connect(world->cluster, &plan, detour), 3 * 2) << stage;
+    detour.pipelines[0].reroutes.push_back({stage, 1, 1});
+    EXPECT_EQ(ranks_to_connect(world->cluster, &plan, detour), 3 * 2) << "a second micro-batch";
+  }
+  for (const int end : {0, 3}) {
+    ir::Plan detour = plan;
+    detour.pipelines[0].reroutes = {{end, 0, 1}};
+    EXPECT_EQ(ranks_to_connect(world->cluster, &plan, detour), 2 * 2) << end;
+  }
+}
+
 TEST(BringUp, NodesAndProcessesStartSideBySideAndThenRanksAreConnected) {
   const auto world = equal_nodes({8, 8, 2});
   const PolicyInput input = priced_input(*world);
