@@ -17,6 +17,7 @@ extern const PlannerEntry kHexiscale;
 extern const PlannerEntry kHexiscaleMilp;
 extern const PlannerEntry kMegatronGrid;
 extern const PlannerEntry kMetis;
+extern const PlannerEntry kOrrery;
 extern const PlannerEntry kPiper;
 extern const PlannerEntry kVaruna;
 extern const PlannerEntry kWhale;
@@ -40,6 +41,7 @@ std::span<const PlannerEntry* const> catalog() {
       &kWhale,
       &kMetis,
       &kVaruna,
+      &kOrrery,
   };
   // clang-format on
   return entries;

@@ -23,6 +23,7 @@ Options quick(const std::string& name) {
   if (name == "exhaustive") return {{"most_plans", "1000"}, {"most_structures", "5000"}};
   if (name == "hexiscale") return {{"rounds", "2"}};
   if (name == "hexiscale_milp") return {{"nodes", "2"}, {"variables", "60"}};
+  if (name == "orrery") return {{"budget", "20"}, {"seeds", "own"}};
   return {};
 }
 
@@ -89,6 +90,7 @@ TEST(Freedom, IsNeverWorseByThePlannersOwnEstimate) {
     Options options = quick(name);
     if (name == "exhaustive") options = {{"most_plans", "100000000"}};
     if (name == "hexiscale_milp") continue;  // A budget of nodes is no search.
+    if (name == "orrery") continue;          // The judge decides, not its estimate.
     options.emplace_back("evaluate_top", "1");
     for (const OptionInfo& option : entry->options()) {
       if (option.name == "use_all") options.emplace_back("use_all", "no");
@@ -175,13 +177,14 @@ TEST(AllPlanners, UseOnlyTheDevicesThatTheyAreGiven) {
   expect_answers(world, "devices 1, 3 and 4 of 6", "fsdp (ZeRO stage)", [](PlannerInput& input) {
     input.devices = {DeviceId{1}, DeviceId{3}, DeviceId{4}};
   });
-  expect_answers(world, "no device",
-                 "megatron_grid (symmetric grid), autohet (micro-batch size), hexiscale (number of "
-                 "devices), galvatron (job), amp (job), hetu (tensor-parallel groups), deepspeed "
-                 "(equal batches), fsdp (ZeRO stage), exhaustive (devices), hexiscale_milp (number "
-                 "of devices), hethub (three-level tree), alpa (input), piper (input), whale "
-                 "(annotations), metis (profile), varuna (number of devices)",
-                 [](PlannerInput& input) { input.devices.clear(); });
+  expect_answers(
+      world, "no device",
+      "megatron_grid (symmetric grid), autohet (micro-batch size), hexiscale (number of "
+      "devices), galvatron (job), amp (job), hetu (tensor-parallel groups), deepspeed "
+      "(equal batches), fsdp (ZeRO stage), exhaustive (devices), hexiscale_milp (number "
+      "of devices), hethub (three-level tree), alpa (input), piper (input), whale "
+      "(annotations), metis (profile), varuna (number of devices), orrery (number of devices)",
+      [](PlannerInput& input) { input.devices.clear(); });
 }
 
 TEST(AllPlanners, AnswerForOddBatchesAndLayers) {

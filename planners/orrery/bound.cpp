@@ -1,0 +1,219 @@
+#include "planners/orrery/bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "planners/kit/integers.h"
+#include "planners/kit/plan_parts.h"
+
+namespace orrery::planners {
+namespace {
+
+/// Rounding of sums must not make a bound exceed a time that equals it.
+constexpr double kRounded = 1 - 1e-9;
+
+class BoundOf {
+ public:
+  BoundOf(const PlannerInput& input, const StageCosts& costs)
+      : input_(input), costs_(costs), layers_(count_layers(input.workload)) {
+    for (const DeviceId device : input.devices) ++count_[input.cluster.device(device).gpu_type];
+    for (const auto& [type, count] : count_) price(type);
+  }
+
+  LowerBound run() const {
+    LowerBound best{Seconds{kRounded * computation()}, "computation"};
+    const Seconds network{kRounded * with_network()};
+    if (network > best.seconds) best = {network, "computation and the network between nodes"};
+    const Seconds sample{kRounded * one_sample()};
+    if (sample > best.seconds) best = {sample, "the way of one sample through all layers"};
+    return best;
+  }
+
+ private:
+  /// Degrees that a plan may have: validate() also takes those with replicated key-value heads.
+  std::vector<int> degrees() const {
+    std::vector<int> found;
+    const int heads = std::max(1, input_.workload.shape.heads);
+    const int most = input_.job.allowed.max_tensor_parallel;
+    for (int degree = 1; degree <= heads; ++degree) {
+      if (heads % degree == 0 && (most == 0 || degree <= most)) found.push_back(degree);
+    }
+    return found.empty() ? std::vector<int>{1} : found;
+  }
+
+  void price(int type) {
+    std::vector<double>& least = device_seconds_[type];
+    std::vector<double>& fastest = latency_[type];
+    least.assign(as_size(layers_), kNever);
+    fastest.assign(as_size(layers_), kNever);
+    auto modes = input_.job.allowed.recompute;
+    if (modes.empty()) modes = {ir::Recompute::none};
+    StageShape shape;
+    for (const int degree : degrees()) {
+      shape.tensor_parallel = degree;
+      for (shape.samples = 1; shape.samples <= input_.job.allowed.max_micro_batch_size;
+           ++shape.samples) {
+        for (const ir::Recompute mode : modes) {
+          shape.recompute = mode;
+          for (shape.first = 0; shape.first < layers_; ++shape.first) {
+            const double both = costs_.compute(type, shape).both().value;
+            double& own = least[shape.first];
+            own = std::min(own, both * degree / shape.samples);
+            fastest[shape.first] = std::min(fastest[shape.first], both);
+          }
+        }
+      }
+    }
+  }
+
+  /// Device-seconds of the batch in units of one layer on each type: no type does a layer for less
+  /// than its own unit times the layer's least share over the types.
+  double work(std::vector<double>& unit_of_type) const {
+    const int middle = layers_ / 2;
+    for (const auto& [type, seconds] : device_seconds_) {
+      if (unit_of_type.size() <= as_size(type)) unit_of_type.resize(as_size(type) + 1, kNever);
+      unit_of_type[type] = seconds[middle];
+    }
+    double units = 0;
+    for (int i = 0; i < layers_; ++i) {
+      double least = kNever;
+      for (const auto& [type, seconds] : device_seconds_) {
+        if (seconds[middle] < kNever) {
+          least = std::min(least, seconds[i] / seconds[middle]);
+        }
+      }
+      units += least;
+    }
+    return units;
+  }
+
+  double computation() const {
+    std::vector<double> unit;
+    const double units = work(unit) * static_cast<double>(input_.job.global_batch);
+    double rate = 0;
+    for (const auto& [type, count] : count_) rate += count / unit[type];
+    return rate > 0 && std::isfinite(units) ? units / rate : 0;
+  }
+
+  double one_sample() const {
+    double sum = 0;
+    for (int i = 0; i < layers_; ++i) {
+      double least = kNever;
+      for (const auto& [type, seconds] : latency_) least = std::min(least, seconds[i]);
+      sum += least;
+    }
+    return sum;
+  }
+
+  /// Bytes per second that leave a node: over the NICs of its devices.
+  double bandwidth_out(NodeId node) const {
+    std::map<LinkId, double> ports;
+    for (const LinkId link : input_.topology.links_of(node)) {
+      ports[link] = input_.topology.links()[link].bandwidth.value;
+    }
+    // What a route out of the node crosses on the node itself, its narrowest link, each NIC once.
+    std::map<LinkId, double> nics;
+    std::vector<LinkId> route;
+    for (const DeviceId device : input_.devices) {
+      if (input_.cluster.device(device).node != node) continue;
+      DeviceId other;
+      for (const DeviceId far : input_.devices) {
+        if (input_.cluster.device(far).node != node) {
+          other = far;
+          break;
+        }
+      }
+      if (!other.valid()) return kNever;
+      route.clear();
+      input_.topology.route(device, other, route);
+      LinkId last;
+      for (const LinkId link : route) {
+        if (ports.contains(link)) last = link;
+      }
+      if (!last.valid()) return kNever;
+      nics[last] = ports.at(last);
+    }
+    double sum = 0;
+    for (const auto& [link, bandwidth] : nics) sum += bandwidth;
+    return sum;
+  }
+
+  /// By bisection: the work that all nodes can do in a time grows with the time.
+  double with_network() const {
+    std::map<NodeId, std::vector<int>> nodes;
+    for (const DeviceId device : input_.devices) {
+      const models::Device& of = input_.cluster.device(device);
+      nodes[of.node].push_back(of.gpu_type);
+    }
+    if (nodes.size() < 2) return 0;
+    std::vector<double> unit;
+    const double units = work(unit);
+    const double wanted = units * static_cast<double>(input_.job.global_batch);
+    struct Node {
+      double rate = 0;     // Units per second.
+      double out = 0;      // Bytes per second.
+      double replica = 0;  // Seconds that a whole replica's gradients take.
+    };
+    const double parameters = static_cast<double>(models::parameters(input_.workload));
+    const auto& zero = input_.job.allowed.zero_stages;
+    const bool gathers_inside = std::find(zero.begin(), zero.end(), 3) != zero.end();
+    const models::StateBytes& bytes = input_.job.state_bytes;
+    // Of an all-reduce each of two members sends all gradients; scattered and gathered, half of the
+    // gradients and half of the weights.
+    double out_bytes = std::min(bytes.gradient, (bytes.gradient + bytes.weight) / 2);
+    if (gathers_inside) out_bytes = bytes.gradient / 2;
+    double activation = kNever;
+    for (int i = 0; i < layers_; ++i) activation = std::min(activation, costs_.activation(i).value);
+    std::vector<Node> all;
+    for (const auto& [id, types] : nodes) {
+      Node node;
+      for (const int type : types) node.rate += 1 / unit[type];
+      node.out = bandwidth_out(id);
+      node.replica = node.out == kNever ? 0 : parameters * out_bytes / node.out;
+      all.push_back(node);
+    }
+    double rate = 0;
+    for (const Node& node : all) rate += node.rate;
+    if (!(rate > 0) || !std::isfinite(wanted)) return 0;
+    const auto done_in = [&](double seconds) {
+      double sum = 0, one_free = 0;
+      for (const Node& node : all) {
+        const double whole = node.rate * seconds;
+        double possible = whole;
+        if (seconds < node.replica) {
+          // A group over nodes pays its all-reduces apart: at most a layer for each device.
+          const double per_crossing = units + static_cast<double>(input_.devices.size());
+          possible = std::min(whole, per_crossing * seconds * node.out / activation);
+        }
+        sum += possible;
+        one_free = std::max(one_free, whole - possible);
+      }
+      return sum + one_free;
+    };
+    double low = 0, high = 1;
+    while (done_in(high) < wanted) high *= 2;
+    for (int i = 0; i < 60; ++i) {
+      const double middle = (low + high) / 2;
+      (done_in(middle) < wanted ? low : high) = middle;
+    }
+    return low;
+  }
+
+  const PlannerInput& input_;
+  const StageCosts& costs_;
+  int layers_;
+  std::map<int, int> count_;
+  std::map<int, std::vector<double>> device_seconds_;  ///< By type and layer, for a sample.
+  std::map<int, std::vector<double>> latency_;
+};
+
+}  // namespace
+
+LowerBound lower_bound(const PlannerInput& input, const StageCosts& costs) {
+  if (input.devices.empty()) return {Seconds{}, "no device"};
+  return BoundOf(input, costs).run();
+}
+
+}  // namespace orrery::planners

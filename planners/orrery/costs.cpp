@@ -1,0 +1,898 @@
+#include "planners/orrery/costs.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "models/cost/collective.h"
+#include "models/cost/memory.h"
+#include "models/ir/op_traits.h"
+#include "models/schedule/schedule.h"
+#include "planners/kit/plan_parts.h"
+
+namespace orrery::planners {
+namespace {
+
+using ir::CollectiveKind;
+using models::CollectiveAlgorithm;
+
+/// Most of a link's time that other flows are held to take from one: beyond it the link itself
+/// bounds the iteration.
+constexpr double kMostShared = 0.9;
+/// Steps in which that share is counted.
+constexpr double kShareSteps = 50;
+/// Runs of pipelines that are remembered.
+constexpr std::size_t kMostRuns = 200'000;
+
+/// Fields of less than 2^bits each, put into one number.
+class Packed {
+ public:
+  Packed& add(std::int64_t field, int bits) {
+    key_ = (key_ << bits) | (static_cast<std::uint64_t>(field) & ((std::uint64_t{1} << bits) - 1));
+    return *this;
+  }
+  std::uint64_t key() const { return key_; }
+
+ private:
+  std::uint64_t key_ = 0;
+};
+
+bool same_work(const models::Block& a, const models::Block& b) {
+  return a.forward_flops == b.forward_flops && a.kind == b.kind &&
+         models::parameters(a) == models::parameters(b) && a.kept_split == b.kept_split &&
+         a.kept_replicated == b.kept_replicated && a.memory_traffic == b.memory_traffic &&
+         a.output_bytes == b.output_bytes;
+}
+
+}  // namespace
+
+namespace {
+
+std::size_t hash_words(std::size_t count, const auto& word) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (std::size_t i = 0; i < count; ++i) {
+    hash = (hash ^ static_cast<std::uint64_t>(word(i))) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+  }
+  return static_cast<std::size_t>(hash);
+}
+
+}  // namespace
+
+std::size_t NumbersHash::operator()(const std::vector<std::int32_t>& numbers) const {
+  return hash_words(numbers.size(), [&](std::size_t i) { return numbers[i]; });
+}
+std::size_t NumbersHash::operator()(const std::vector<DeviceId>& devices) const {
+  return hash_words(devices.size(), [&](std::size_t i) { return devices[i].value; });
+}
+std::size_t NumbersHash::operator()(const std::vector<double>& numbers) const {
+  return hash_words(numbers.size(),
+                    [&](std::size_t i) { return std::bit_cast<std::uint64_t>(numbers[i]); });
+}
+std::size_t NumbersHash::operator()(const std::pair<std::uint64_t, std::uint64_t>& key) const {
+  return hash_words(2, [&](std::size_t i) { return i == 0 ? key.first : key.second; });
+}
+
+DraftCosts::DraftCosts(const PlannerInput& input)
+    : input_(input), costs_(input), layers_(count_layers(input.workload)), uniform_(true) {
+  const models::Workload& workload = input.workload;
+  gradient_prefix_.push_back(0);
+  for (int i = 0; i < layers_; ++i) {
+    gradient_prefix_.push_back(gradient_prefix_.back() + costs_.gradients(i, 1).value);
+    const BlockId block{workload.first_layer().value + i};
+    uniform_ = uniform_ && same_work(workload.block(workload.first_layer()), workload.block(block));
+  }
+  int largest = 1;
+  for (const models::Node& node : input.cluster.nodes) {
+    largest = std::max(largest, static_cast<int>(node.gpu_types.size()));
+  }
+  degrees_ = tensor_degrees(workload, input.job, largest);
+}
+
+int DraftCosts::group_class(const DraftGroup& group) const {
+  const auto [place, added] = class_of_.try_emplace(group.devices, 0);
+  if (!added) return place->second;
+  std::vector<double> kind;
+  for (const DeviceId device : group.devices) {
+    kind.push_back(input_.cluster.device(device).gpu_type);
+  }
+  std::sort(kind.begin(), kind.end());
+  for (const Bytes bytes : {1_MiB, 64_MiB}) {
+    kind.push_back(costs_.all_reduce(group.devices, bytes).value);
+  }
+  return place->second =
+             classes_.try_emplace(std::move(kind), static_cast<int>(classes_.size())).first->second;
+}
+
+const DraftCosts::PassTable& DraftCosts::table(const DraftGroup& group, int samples,
+                                               ir::Recompute recompute) const {
+  const std::uint64_t key = Packed()
+                                .add(group_class(group), 32)
+                                .add(samples, 16)
+                                .add(static_cast<int>(recompute), 2)
+                                .key();
+  PassTable& table = tables_[key];
+  if (!table.forward.empty()) return table;
+  StageShape shape;
+  shape.tensor_parallel = group.degree();
+  shape.sequence = megatron_sequence(input_.job, group.degree());
+  shape.samples = samples;
+  shape.recompute = recompute;
+  std::set<int> types;
+  for (const DeviceId device : group.devices) types.insert(input_.cluster.device(device).gpu_type);
+  table.forward = table.backward = table.weights = {0};
+  for (int i = 0; i < layers_; ++i) {
+    shape.first = i;
+    const StageCosts::Passes passes = costs_.passes(group.devices, shape);
+    double weights = 0;
+    for (const int type : types) {
+      weights = std::max(weights, costs_.compute(type, shape).forward.value);
+    }
+    table.forward.push_back(table.forward.back() + passes.forward.value);
+    table.backward.push_back(table.backward.back() + passes.backward.value);
+    table.weights.push_back(table.weights.back() + weights);
+  }
+  return table;
+}
+
+const DraftCosts::PartMemory& DraftCosts::memory(int first, int layers, const DraftGroup& group,
+                                                 ir::Recompute recompute, const ir::Zero& zero,
+                                                 int replicas) const {
+  const bool head = first + layers == layers_;
+  // Where layers are alike only what touches the ends is special.
+  const int from = !uniform_ ? first : first == 0 ? 0 : head ? layers_ - layers : 1;
+  const std::uint64_t key = Packed()
+                                .add(from, 10)
+                                .add(layers, 10)
+                                .add(group.degree(), 10)
+                                .add(group.samples, 8)
+                                .add(static_cast<int>(recompute), 2)
+                                .add(zero.stage, 2)
+                                .add(zero.shard_group, 8)
+                                .add(zero.stage > 0 ? replicas : 1, 14)
+                                .key();
+  const auto [place, added] = memory_.try_emplace(key);
+  if (!added) return place->second;
+  ir::Segment segment = segment_of_layers(input_.workload, from, layers);
+  segment.recompute = recompute;
+  segment.zero = zero;
+  ir::Group made;
+  made.tensor_parallel = group.degree();
+  made.sequence = megatron_sequence(input_.job, group.degree());
+  made.samples = group.samples;
+  const models::SegmentMemory held =
+      models::segment_memory(segment, made, replicas, input_.workload, input_.job);
+  return place->second = {held.states(),   held.activations_per_micro_batch,
+                          held.recomputed, held.recomputed_kept,
+                          held.logits,     held.communication};
+}
+
+const std::vector<models::StagePass>& DraftCosts::passes(const Draft& draft, int stages, int stage,
+                                                         int micro_batches) const {
+  auto& list = passes_[{static_cast<int>(draft.schedule), stages, stage, micro_batches,
+                        draft.virtual_stages}];
+  if (list.empty()) {
+    list = models::schedule_entry(draft.schedule)
+               .passes({stages, stage, micro_batches, draft.virtual_stages});
+  }
+  return list;
+}
+
+/// What a stage keeps between passes at its peak, of what each chunk keeps for a micro-batch. As
+/// models::check_memory, which has the last word.
+Bytes DraftCosts::kept(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+                       std::span<const Bytes> activations,
+                       std::span<const Bytes> recomputed) const {
+  const models::ScheduleEntry& schedule = models::schedule_entry(draft.schedule);
+  const models::ScheduleQuery query = {static_cast<int>(pipeline.stages.size()),
+                                       static_cast<int>(stage), pipeline.micro_batches,
+                                       draft.virtual_stages};
+  if (!schedule.uses_chunks) {
+    Bytes held = schedule.in_flight(query) * activations[0];
+    if (schedule.splits_backward()) held += schedule.weights_postponed(query) * recomputed[0];
+    return held;
+  }
+  Bytes held, peak;
+  for (const models::StagePass& pass :
+       passes(draft, query.stages, query.stage, query.micro_batches)) {
+    const bool forward = pass.kind == ir::OpKind::forward;
+    held += (forward ? 1.0 : -1.0) * activations[pass.chunk];
+    peak = std::max(peak, held);
+  }
+  return peak;
+}
+
+bool DraftCosts::fits(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+                      const std::vector<int>& firsts, int replicas) const {
+  const DraftStage& own = pipeline.stages[stage];
+  if (own.groups.size() != 1 || own.chunks.size() != 1 || !uniform_) {
+    return fits_anew(draft, pipeline, stage, firsts, replicas);
+  }
+  const models::ScheduleEntry& schedule = models::schedule_entry(draft.schedule);
+  const models::ScheduleQuery query = {static_cast<int>(pipeline.stages.size()),
+                                       static_cast<int>(stage), pipeline.micro_batches, 1};
+  const DraftChunk& chunk = own.chunks[0];
+  const int place = (firsts[0] == 0 ? 1 : 0) + (firsts[0] + chunk.layers == layers_ ? 2 : 0);
+  const std::pair key{
+      Packed()
+          .add(group_class(own.groups[0]), 24)
+          .add(place, 2)
+          .add(chunk.layers, 10)
+          .add(chunk.full, 10)
+          .add(chunk.selective, 10)
+          .add(own.groups[0].samples, 8)
+          .key(),
+      Packed()
+          .add(schedule.in_flight(query), 16)
+          .add(schedule.splits_backward() ? schedule.weights_postponed(query) : 0, 16)
+          .add(draft.zero.stage, 2)
+          .add(draft.zero.shard_group, 10)
+          .add(draft.zero.stage > 0 ? replicas : 1, 16)
+          .add(schedule.splits_backward() ? 1 : 0, 1)
+          .key()};
+  const auto [known, added] = known_fits_.try_emplace(key, false);
+  if (added) known->second = fits_anew(draft, pipeline, stage, firsts, replicas);
+  return known->second;
+}
+
+bool DraftCosts::fits_anew(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+                           const std::vector<int>& firsts, int replicas) const {
+  const DraftStage& own = pipeline.stages[stage];
+  const bool splits = models::schedule_entry(draft.schedule).splits_backward();
+  std::vector<Bytes> activations(own.chunks.size()), recomputed(own.chunks.size());
+  for (const DraftGroup& group : own.groups) {
+    Bytes held, transient, staging;
+    for (std::size_t c = 0; c < own.chunks.size(); ++c) {
+      const DraftChunk& chunk = own.chunks[c];
+      activations[c] = recomputed[c] = 0_B;
+      int first = firsts[c];
+      const std::pair<int, ir::Recompute> parts[] = {
+          {chunk.full, ir::Recompute::full},
+          {chunk.selective, ir::Recompute::selective},
+          {chunk.layers - chunk.full - chunk.selective, ir::Recompute::none}};
+      for (const auto& [layers, recompute] : parts) {
+        if (layers == 0) continue;
+        const PartMemory& part = memory(first, layers, group, recompute, draft.zero, replicas);
+        held += part.states;
+        activations[c] += part.activations;
+        recomputed[c] += part.recomputed_kept;
+        transient = std::max(transient, part.logits + (splits ? 0_B : part.recomputed));
+        staging = std::max(staging, part.communication);
+        first += layers;
+      }
+    }
+    const Bytes need =
+        held + staging + kept(draft, pipeline, stage, activations, recomputed) + transient;
+    for (const DeviceId device : group.devices) {
+      if (need > costs_.capacity(input_.cluster.device(device).gpu_type)) return false;
+    }
+  }
+  return true;
+}
+
+DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const DraftPipeline& pipeline,
+                                     std::size_t stage, int layers, int replicas) const {
+  const DraftStage& own = pipeline.stages[stage];
+  const std::size_t stages = pipeline.stages.size();
+  const int chunks = draft.virtual_stages;
+  if (layers < chunks) return {};
+  const bool single = own.groups.size() == 1;
+  const int place = (stage == 0 ? 1 : 0) + (stage + 1 == stages ? 2 : 0);
+  const models::ScheduleEntry& schedule = models::schedule_entry(draft.schedule);
+  const models::ScheduleQuery query = {static_cast<int>(stages), static_cast<int>(stage),
+                                       pipeline.micro_batches, chunks};
+  const std::uint64_t key = Packed()
+                                .add(single ? group_class(own.groups[0]) : 0, 14)
+                                .add(place, 2)
+                                .add(layers, 9)
+                                .add(schedule.in_flight(query), 12)
+                                .add(own.groups[0].samples, 6)
+                                .add(draft.zero.stage, 2)
+                                .add(draft.zero.shard_group, 5)
+                                .add(draft.zero.stage > 0 ? replicas : 1, 10)
+                                .add(static_cast<int>(draft.schedule), 2)
+                                .add(std::min(chunks, 3), 2)
+                                .key();
+  const bool cached = single && uniform_ && chunks == 1;
+  if (cached) {
+    if (const auto found = fits_.find(key); found != fits_.end()) return found->second;
+  }
+  const int last_first = layers_ - layers;
+  const int first = stage == 0 ? 0 : stage + 1 == stages ? last_first : std::min(1, last_first);
+  // A pipeline of one draft stage in place of the real one, to ask about memory.
+  DraftPipeline probe = pipeline;
+  DraftStage& probed = probe.stages[stage];
+  const auto& allowed = input_.job.allowed.recompute;
+  const auto has = [&](ir::Recompute r) {
+    return allowed.empty() ? r == ir::Recompute::none
+                           : std::find(allowed.begin(), allowed.end(), r) != allowed.end();
+  };
+  const auto try_with = [&](int full, int selective) -> double {
+    probed.chunks.clear();
+    std::vector<int> firsts;
+    int left = layers, left_full = full, left_selective = selective;
+    for (int c = 0; c < chunks; ++c) {
+      const int share = (left + chunks - c - 1) / (chunks - c);
+      DraftChunk chunk{share, std::min(share, left_full), 0};
+      chunk.selective = std::min(share - chunk.full, left_selective);
+      left -= share;
+      left_full -= chunk.full;
+      left_selective -= chunk.selective;
+      probed.chunks.push_back(chunk);
+      // Of an interleaved stage only the outer chunks touch the ends of the model.
+      firsts.push_back(chunks == 1                              ? first
+                       : stage == 0 && c == 0                   ? 0
+                       : stage + 1 == stages && c + 1 == chunks ? layers_ - share
+                                                                : std::min(1, layers_ - share));
+    }
+    if (!fits(draft, probe, stage, firsts, replicas)) return kNever;
+    double slowest = 0;
+    for (const DraftGroup& group : own.groups) {
+      double sum = 0;
+      for (int c = 0; c < chunks; ++c) {
+        const DraftChunk& chunk = probed.chunks[c];
+        int from = firsts[c];
+        const std::pair<int, ir::Recompute> parts[] = {
+            {chunk.full, ir::Recompute::full},
+            {chunk.selective, ir::Recompute::selective},
+            {chunk.layers - chunk.full - chunk.selective, ir::Recompute::none}};
+        for (const auto& [count, recompute] : parts) {
+          if (count == 0) continue;
+          const PassTable& times = table(group, group.samples, recompute);
+          sum += times.forward[from + count] - times.forward[from] + times.backward[from + count] -
+                 times.backward[from];
+          from += count;
+        }
+      }
+      slowest = std::max(slowest, sum);
+    }
+    return slowest;
+  };
+  // The fewest recomputed layers that fit, with each kind of recomputation below them.
+  StageFit best;
+  const auto search = [&](int selective_of_rest) {
+    // More recomputed layers take less memory: bisection.
+    const auto offered = [&](int full) {
+      return try_with(full, selective_of_rest * (layers - full));
+    };
+    int low = has(ir::Recompute::full) ? 0 : layers, high = layers;
+    if (!has(ir::Recompute::full)) {
+      const double alone = offered(0);
+      if (alone < best.seconds) best = {alone, 0, selective_of_rest * layers};
+      return;
+    }
+    if (offered(high) == kNever) return;
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (offered(middle) < kNever) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    const double seconds = offered(high);
+    if (seconds < best.seconds) best = {seconds, high, selective_of_rest * (layers - high)};
+  };
+  if (has(ir::Recompute::none)) search(0);
+  if (has(ir::Recompute::selective)) search(1);
+  if (!has(ir::Recompute::none) && !has(ir::Recompute::selective)) {
+    const double seconds = try_with(layers, 0);
+    if (seconds < best.seconds) best = {seconds, layers, 0};
+  }
+  if (cached) fits_[key] = best;
+  return best;
+}
+
+const DraftCosts::Hop& DraftCosts::hop(const DraftStage& from, const DraftStage& to, int layer,
+                                       ir::ActivationTransfer transfer) const {
+  std::vector<std::int32_t>& key = scratch_;
+  key.assign({layer == layers_ ? 0 : uniform_ ? 1 : layer, static_cast<int>(transfer)});
+  for (const DraftStage* stage : {&from, &to}) {
+    for (const DraftGroup& group : stage->groups) {
+      key.push_back(-group.samples);
+      for (const DeviceId device : group.devices) key.push_back(device.value);
+    }
+    key.push_back(-1000);
+  }
+  const auto [place, added] = hops_.try_emplace(key);
+  Hop& hop = place->second;
+  if (!added) return hop;
+  const models::PathFunction path = [this](DeviceId a, DeviceId b) { return costs_.path(a, b); };
+  const Bytes sample = costs_.activation(std::min(layer, layers_ - 1));
+  std::map<std::size_t, double> busy;
+  std::vector<LinkId> route;
+  double latency = 0, inside = 0, direct = 0;
+  const auto send = [&](DeviceId a, DeviceId b, Bytes bytes) {
+    if (a == b) return;
+    route.clear();
+    input_.topology.route(a, b, route);
+    for (const LinkId link : route) {
+      const models::Link& of = input_.topology.links()[link];
+      if (!of.uncontended) busy[link.index()] += bytes / of.bandwidth / Seconds{1};
+    }
+    direct = std::max(direct, models::point_to_point_time(a, b, bytes, path).value);
+    latency = std::max(latency, costs_.path(a, b).latency.value);
+  };
+  // Samples of the receivers from those who have them, in order.
+  std::size_t sender = 0;
+  int left = from.groups[0].samples;
+  for (const DraftGroup& group : to.groups) {
+    for (int wanted = group.samples; wanted > 0;) {
+      const int taken = std::min(wanted, left);
+      const Bytes bytes = static_cast<double>(taken) * sample;
+      const std::vector<DeviceId>& sources = from.groups[sender].devices;
+      if (transfer == ir::ActivationTransfer::sliced) {
+        const std::size_t parts = group.devices.size();
+        for (std::size_t i = 0; i < parts; ++i) {
+          send(sources[i * sources.size() / parts], group.devices[i],
+               bytes / static_cast<double>(parts));
+        }
+      } else {
+        send(sources.front(), group.devices.front(), bytes);
+      }
+      wanted -= taken;
+      left -= taken;
+      if (left == 0 && sender + 1 < from.groups.size()) left = from.groups[++sender].samples;
+    }
+    const bool sliced = transfer == ir::ActivationTransfer::sliced;
+    inside = std::max(inside, models::collective_time(
+                                  sliced ? CollectiveKind::all_gather : CollectiveKind::broadcast,
+                                  CollectiveAlgorithm::ring, group.devices,
+                                  static_cast<double>(group.samples) * sample, path)
+                                  .value);
+  }
+  double longest = 0;
+  for (const auto& [link, seconds] : busy) {
+    longest = std::max(longest, seconds);
+    hop.loads.push_back({link, seconds});
+  }
+  hop.seconds = std::max(direct, longest + latency) + inside;
+  return hop;
+}
+
+const DraftCosts::Ring& DraftCosts::ring(const std::vector<DeviceId>& devices) const {
+  const auto [place, added] = rings_.try_emplace(devices);
+  Ring& ring = place->second;
+  if (!added) return ring;
+  const models::PathFunction path = [this](DeviceId a, DeviceId b) { return costs_.path(a, b); };
+  const Bytes bytes = 64_MiB;
+  std::map<std::size_t, double> loads;
+  std::vector<LinkId> route;
+  for (const models::FlowEdge& edge :
+       models::collective_flows(CollectiveKind::all_reduce, devices, bytes, path)) {
+    route.clear();
+    input_.topology.route(edge.source, edge.destination, route);
+    for (const LinkId link : route) {
+      const models::Link& of = input_.topology.links()[link];
+      if (!of.uncontended) {
+        loads[link.index()] += edge.bytes / of.bandwidth / Seconds{1} / bytes.value;
+      }
+    }
+  }
+  for (const auto& [link, seconds] : loads) ring.loads.push_back({link, seconds});
+  const auto time = [&](Bytes size) {
+    return models::collective_time(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, devices,
+                                   size, path)
+        .value;
+  };
+  ring.latency = time(1_B);
+  ring.per_byte = (time(bytes) - ring.latency) / bytes.value;
+  return ring;
+}
+
+DraftCosts::StageRun DraftCosts::stage_run(const Draft& draft, const DraftPipeline& pipeline,
+                                           std::size_t stage, const std::vector<int>& firsts,
+                                           double gather) const {
+  const DraftStage& own = pipeline.stages[stage];
+  StageRun run;
+  for (std::size_t c = 0; c < own.chunks.size(); ++c) {
+    const DraftChunk& chunk = own.chunks[c];
+    double forward = 0, backward = 0, weights = 0;
+    for (const DraftGroup& group : own.groups) {
+      double sum[3] = {0, 0, 0};
+      int from = firsts[c];
+      const std::pair<int, ir::Recompute> parts[] = {
+          {chunk.full, ir::Recompute::full},
+          {chunk.selective, ir::Recompute::selective},
+          {chunk.layers - chunk.full - chunk.selective, ir::Recompute::none}};
+      for (const auto& [count, recompute] : parts) {
+        if (count == 0) continue;
+        const PassTable& times = table(group, group.samples, recompute);
+        sum[0] += times.forward[from + count] - times.forward[from];
+        sum[1] += times.backward[from + count] - times.backward[from];
+        sum[2] += times.weights[from + count] - times.weights[from];
+        from += count;
+      }
+      forward = std::max(forward, sum[0]);
+      backward = std::max(backward, sum[1]);
+      weights = std::max(weights, sum[2]);
+    }
+    run.forward.push_back(forward + gather * chunk.layers);
+    run.backward.push_back(backward + gather * chunk.layers);
+    run.weights.push_back(weights);
+    const bool last_stage = stage + 1 == pipeline.stages.size();
+    const bool last = last_stage && c + 1 == own.chunks.size();
+    const DraftStage* next = last ? nullptr : &pipeline.stages[last_stage ? 0 : stage + 1];
+    const int layer = firsts[c] + chunk.layers;
+    run.up.push_back(next == nullptr ? nullptr : &hop(own, *next, layer, draft.transfer));
+    run.down.push_back(next == nullptr ? nullptr : &hop(*next, own, layer, draft.transfer));
+  }
+  return run;
+}
+
+/// Runs the passes of all stages in their order, each once what it needs has arrived.
+DraftCosts::Ends DraftCosts::run_anew(const Draft& draft, const DraftPipeline& pipeline,
+                                      const std::vector<StageRun>& stages,
+                                      const std::vector<double>& up,
+                                      const std::vector<double>& down) const {
+  const int count = static_cast<int>(stages.size());
+  const int chunks = draft.virtual_stages;
+  const int batches = pipeline.micro_batches;
+  const auto index = [&](int stage, int chunk, int batch) {
+    return as_size((stage * chunks + chunk) * batches + batch);
+  };
+  constexpr double kUnknown = -1;
+  std::vector<double> input(as_size(count * chunks * batches), kUnknown);
+  std::vector<double> gradient(input.size(), kUnknown);
+  for (int m = 0; m < batches; ++m) input[index(0, 0, m)] = 0;
+  std::vector<double> up_free(as_size(count * chunks), 0), down_free(up_free);
+  std::vector<double> free(as_size(count), 0);
+  std::vector<std::size_t> next(as_size(count), 0);
+  std::vector<const std::vector<models::StagePass>*> orders;
+  for (int s = 0; s < count; ++s) orders.push_back(&passes(draft, count, s, batches));
+  Ends ends;
+  ends.last_backward.assign(as_size(count), 0);
+  for (bool any = true; any;) {
+    any = false;
+    for (int s = 0; s < count; ++s) {
+      const auto& order = *orders[s];
+      const StageRun& stage = stages[s];
+      while (next[s] < order.size()) {
+        const models::StagePass& pass = order[next[s]];
+        const int c = pass.chunk, m = pass.micro_batch;
+        const ir::OpTraits& makes = ir::traits(pass.kind);
+        double begin = free[s], duration = 0;
+        if (pass.kind == ir::OpKind::forward) {
+          const double ready = input[index(s, c, m)];
+          if (ready == kUnknown) break;
+          begin = std::max(begin, ready);
+          duration = stage.forward[c];
+        } else if (makes.input_gradients) {
+          const double ready = gradient[index(s, c, m)];
+          if (ready == kUnknown) break;
+          begin = std::max(begin, ready);
+          duration = stage.backward[c] - (makes.is_half() ? stage.weights[c] : 0);
+        } else {
+          duration = stage.weights[c];
+        }
+        const double end = begin + duration;
+        free[s] = end;
+        ++next[s];
+        any = true;
+        if (pass.kind == ir::OpKind::forward) {
+          const bool last_stage = s + 1 == count;
+          if (last_stage && c + 1 == chunks) {
+            gradient[index(s, c, m)] = end;
+            continue;
+          }
+          double& channel = up_free[s * chunks + c];
+          channel = std::max(channel, end) + up[s * chunks + c];
+          input[last_stage ? index(0, c + 1, m) : index(s + 1, c, m)] = channel;
+          continue;
+        }
+        ends.last_backward[s] = end;
+        if (!makes.input_gradients || (s == 0 && c == 0)) continue;
+        const int before = s > 0 ? s - 1 : count - 1;
+        const int chunk = s > 0 ? c : c - 1;
+        double& channel = down_free[before * chunks + chunk];
+        channel = std::max(channel, end) + down[before * chunks + chunk];
+        gradient[index(before, chunk, m)] = channel;
+      }
+    }
+  }
+  ends.end = *std::max_element(ends.last_backward.begin(), ends.last_backward.end());
+  return ends;
+}
+
+/// The same stages with the same waits end at the same times.
+const DraftCosts::Ends& DraftCosts::run(const Draft& draft, const DraftPipeline& pipeline,
+                                        const std::vector<StageRun>& stages,
+                                        const std::vector<double>& stretch) const {
+  const int count = static_cast<int>(stages.size());
+  const int chunks = draft.virtual_stages;
+  const int batches = pipeline.micro_batches;
+  const auto stretched = [&](const Hop& hop, const Hop& other) {
+    double factor = 1;
+    for (const LinkLoad& load : hop.loads) {
+      // Its own flows follow one another.
+      double own = batches * load.seconds_per_byte;
+      for (const LinkLoad& back : other.loads) {
+        if (back.link == load.link) own += batches * back.seconds_per_byte;
+      }
+      const double others = stretch.empty() ? 0 : stretch[load.link] - own * stretch.back();
+      // In steps, so that runs repeat.
+      const double share = std::round(std::clamp(others, 0.0, kMostShared) * kShareSteps);
+      factor = std::max(factor, 1 / (1 - share / kShareSteps));
+    }
+    return hop.seconds * factor;
+  };
+  std::vector<double> up(as_size(count * chunks), 0), down(up);
+  for (int s = 0; s < count; ++s) {
+    for (int c = 0; c < chunks; ++c) {
+      const StageRun& stage = stages[s];
+      if (stage.up[c] == nullptr) continue;
+      up[s * chunks + c] = stretched(*stage.up[c], *stage.down[c]);
+      down[s * chunks + c] = stretched(*stage.down[c], *stage.up[c]);
+    }
+  }
+  std::vector<double> key = {static_cast<double>(index_of(draft.schedule)),
+                             static_cast<double>(chunks), static_cast<double>(batches)};
+  for (const StageRun& stage : stages) {
+    for (int c = 0; c < chunks; ++c) {
+      key.insert(key.end(), {stage.forward[c], stage.backward[c], stage.weights[c]});
+    }
+  }
+  key.insert(key.end(), up.begin(), up.end());
+  key.insert(key.end(), down.begin(), down.end());
+  if (known_ends_.size() > kMostRuns) known_ends_.clear();
+  const auto [known, added] = known_ends_.try_emplace(std::move(key));
+  if (added) known->second = run_anew(draft, pipeline, stages, up, down);
+  return known->second;
+}
+
+double DraftCosts::optimizer(const Draft& draft, const DraftStage& stage, int first,
+                             int replicas) const {
+  double slowest = 0;
+  for (const DraftGroup& group : stage.groups) {
+    const int layers = stage.layers();
+    const bool head = first + stage.chunks[0].layers == layers_;
+    const int from = !uniform_ ? first : first == 0 ? 0 : head ? layers_ - layers : 1;
+    const int type = input_.cluster.device(group.devices.front()).gpu_type;
+    const std::uint64_t key = Packed()
+                                  .add(type, 10)
+                                  .add(from, 10)
+                                  .add(layers, 10)
+                                  .add(group.degree(), 10)
+                                  .add(draft.zero.stage > 0 ? 1 : 0, 1)
+                                  .add(draft.zero.stage > 0 ? replicas : 1, 16)
+                                  .key();
+    const auto [place, added] = optimizer_.try_emplace(key, 0);
+    if (added) {
+      StageShape shape;
+      shape.first = std::min(from, layers_ - layers);
+      shape.layers = layers;
+      shape.tensor_parallel = group.degree();
+      shape.zero_stage = draft.zero.stage;
+      shape.replicas = replicas;
+      place->second = costs_.optimizer(type, shape).value;
+    }
+    slowest = std::max(slowest, place->second);
+  }
+  return slowest;
+}
+
+/// Rings of ranges of layers that the same groups hold, in the order in which their gradients are
+/// there; each link and each stage carries one after the other.
+double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector<int>>& firsts,
+                               const std::vector<std::vector<StageRun>>& runs,
+                               const std::vector<Ends>& ends) const {
+  struct Holding {
+    std::size_t pipeline, stage, chunk;
+    int first, layers;
+  };
+  std::vector<Holding> holdings;
+  std::vector<char> cut(as_size(layers_ + 1), 0);
+  std::size_t stages = 0;
+  std::vector<std::size_t> base;
+  for (std::size_t p = 0; p < draft.pipelines.size(); ++p) {
+    base.push_back(stages);
+    const auto chunks = as_size(draft.virtual_stages);
+    for (std::size_t s = 0; s < draft.pipelines[p].stages.size(); ++s) {
+      for (std::size_t c = 0; c < chunks; ++c) {
+        const int first = firsts[p][s * chunks + c];
+        holdings.push_back({p, s, c, first, draft.pipelines[p].stages[s].chunks[c].layers});
+        cut[first] = 1;
+      }
+    }
+    stages += draft.pipelines[p].stages.size();
+  }
+  struct Range {
+    int first, layers;
+    double ready;
+    std::vector<const Holding*> holders;
+  };
+  std::vector<Range> ranges;
+  for (int first = 0; first < layers_;) {
+    int past = first + 1;
+    while (past < layers_ && cut[past] == 0) ++past;
+    ranges.push_back({first, past - first, 0, {}});
+    first = past;
+  }
+  std::vector<std::size_t> range_at(as_size(layers_));
+  for (std::size_t r = 0; r < ranges.size(); ++r) {
+    for (int i = 0; i < ranges[r].layers; ++i) range_at[ranges[r].first + i] = r;
+  }
+  for (const Holding& holding : holdings) {
+    const Ends& end = ends[holding.pipeline];
+    for (std::size_t r = range_at[holding.first];
+         r < ranges.size() && ranges[r].first < holding.first + holding.layers; ++r) {
+      double ready = end.last_backward[holding.stage];
+      if (draft.overlap) {
+        // The last pass goes through its layers backward.
+        const double pass = runs[holding.pipeline][holding.stage].backward[holding.chunk];
+        ready -= pass * (ranges[r].first - holding.first) / holding.layers;
+      }
+      ranges[r].ready = std::max(ranges[r].ready, ready);
+      ranges[r].holders.push_back(&holding);
+    }
+  }
+  std::stable_sort(ranges.begin(), ranges.end(),
+                   [](const Range& a, const Range& b) { return a.ready < b.ready; });
+  std::vector<double> link_free(input_.topology.links().size(), 0);
+  std::vector<double> stage_free(stages, 0), gathered(stages, 0);
+  for (std::size_t p = 0; p < ends.size(); ++p) {
+    for (std::size_t s = 0; s < ends[p].last_backward.size(); ++s) {
+      stage_free[base[p] + s] = draft.overlap ? 0 : ends[p].last_backward[s];
+    }
+  }
+  const double share = draft.zero.shards_optimizer() ? 0.5 : 1;
+  std::vector<DeviceId> members;
+  for (const Range& range : ranges) {
+    std::size_t largest = 1, groups = 0;
+    double start = range.ready;
+    for (const Holding* holding : range.holders) {
+      for (const DraftGroup& group :
+           draft.pipelines[holding->pipeline].stages[holding->stage].groups) {
+        largest = std::max(largest, group.devices.size());
+        ++groups;
+      }
+      start = std::max(start, stage_free[base[holding->pipeline] + holding->stage]);
+    }
+    if (groups < 2) continue;
+    const double bytes =
+        (gradient_prefix_[range.first + range.layers] - gradient_prefix_[range.first]) /
+        static_cast<double>(largest) * share;
+    double end = start;
+    // A member of a smaller group takes part in several slices, one after the other.
+    double alone = 0;
+    std::size_t smallest = largest;
+    for (std::size_t slice = 0; slice < largest; ++slice) {
+      members.clear();
+      for (const Holding* holding : range.holders) {
+        for (const DraftGroup& group :
+             draft.pipelines[holding->pipeline].stages[holding->stage].groups) {
+          smallest = std::min(smallest, group.devices.size());
+          members.push_back(group.devices[slice * group.devices.size() / largest]);
+        }
+      }
+      std::sort(members.begin(), members.end());
+      const Ring& used = ring(members);
+      alone = std::max(alone, used.latency + bytes * used.per_byte);
+      for (const LinkLoad& load : used.loads) {
+        double& free = link_free[load.link];
+        free = std::max(free, start) + bytes * load.seconds_per_byte;
+        end = std::max(end, free + used.latency);
+      }
+    }
+    const double turns = static_cast<double>(largest) / static_cast<double>(smallest);
+    end = std::max(end, start + turns * alone);
+    for (const Holding* holding : range.holders) {
+      const std::size_t stage = base[holding->pipeline] + holding->stage;
+      stage_free[stage] = end;
+      gathered[stage] += turns * alone;
+    }
+  }
+  const int replicas = static_cast<int>(draft.pipelines.size());
+  double last = 0;
+  for (std::size_t p = 0; p < draft.pipelines.size(); ++p) {
+    const auto chunks = as_size(draft.virtual_stages);
+    for (std::size_t s = 0; s < draft.pipelines[p].stages.size(); ++s) {
+      const DraftStage& stage = draft.pipelines[p].stages[s];
+      double end = std::max(stage_free[base[p] + s], ends[p].last_backward[s]) +
+                   optimizer(draft, stage, firsts[p][s * chunks], replicas);
+      if (draft.zero.shards_optimizer() && !draft.zero.shards_parameters()) {
+        end += gathered[base[p] + s];
+      }
+      last = std::max(last, end);
+    }
+  }
+  return last;
+}
+
+DraftCosts::View DraftCosts::view(const Draft& draft) const {
+  View view;
+  const std::size_t count = draft.pipelines.size();
+  const auto chunks = as_size(draft.virtual_stages);
+  const int replicas = static_cast<int>(count);
+  std::vector<std::vector<int>> firsts(count);
+  std::vector<std::vector<StageRun>> runs(count);
+  for (std::size_t p = 0; p < count; ++p) {
+    const DraftPipeline& pipeline = draft.pipelines[p];
+    firsts[p].resize(pipeline.stages.size() * chunks);
+    int first = 0;
+    for (std::size_t c = 0; c < chunks; ++c) {
+      for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+        firsts[p][s * chunks + c] = first;
+        first += pipeline.stages[s].chunks[c].layers;
+      }
+    }
+    if (first != layers_) return view;
+    std::vector<int> own;
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      own.assign(firsts[p].begin() + static_cast<std::ptrdiff_t>(s * chunks),
+                 firsts[p].begin() + static_cast<std::ptrdiff_t>((s + 1) * chunks));
+      if (!fits(draft, pipeline, s, own, replicas)) return view;
+      double gather = 0;
+      if (draft.zero.shards_parameters() && count > 1) {
+        std::vector<DeviceId> peers;
+        for (const DraftPipeline& other : draft.pipelines) {
+          const std::size_t q = s * other.stages.size() / pipeline.stages.size();
+          peers.push_back(other.stages[q].groups[0].devices[0]);
+        }
+        std::sort(peers.begin(), peers.end());
+        peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+        const double bytes = gradient_prefix_.back() / layers_ / input_.job.state_bytes.gradient *
+                             input_.job.state_bytes.weight / pipeline.stages[s].groups[0].degree();
+        if (peers.size() > 1) gather = 0.5 * bytes * ring(peers).per_byte;
+      }
+      runs[p].push_back(stage_run(draft, pipeline, s, own, gather));
+    }
+  }
+  // Alone first; then with what the links are busy for others.
+  std::vector<double> busy(input_.topology.links().size() + 1, 0);
+  for (std::size_t p = 0; p < count; ++p) {
+    for (const StageRun& stage : runs[p]) {
+      for (std::size_t c = 0; c < chunks; ++c) {
+        for (const Hop* hop : {stage.up[c], stage.down[c]}) {
+          if (hop == nullptr) continue;
+          for (const LinkLoad& load : hop->loads) {
+            busy[load.link] += draft.pipelines[p].micro_batches * load.seconds_per_byte;
+          }
+        }
+      }
+    }
+  }
+  const double link_bound = *std::max_element(busy.begin(), busy.end());
+  std::vector<Ends> ends(count);
+  double horizon = 0;
+  for (const bool shared : {false, true}) {
+    std::vector<double> stretch;
+    if (shared) {
+      horizon = std::max(horizon, link_bound);
+      if (horizon == 0) break;
+      stretch = busy;
+      for (double& seconds : stretch) seconds /= horizon;
+      stretch.back() = 1 / horizon;
+    }
+    for (std::size_t p = 0; p < count; ++p) {
+      ends[p] = run(draft, draft.pipelines[p], runs[p], stretch);
+    }
+    for (const Ends& end : ends) horizon = std::max(horizon, end.end);
+  }
+  double last = 0;
+  for (std::size_t p = 0; p < count; ++p) {
+    double longest = 0;
+    int which = 0;
+    for (std::size_t s = 0; s < runs[p].size(); ++s) {
+      double sum = 0;
+      for (std::size_t c = 0; c < chunks; ++c) {
+        sum += runs[p][s].forward[c] + runs[p][s].backward[c];
+      }
+      if (sum > longest) {
+        longest = sum;
+        which = static_cast<int>(s);
+      }
+    }
+    view.pipelines.push_back(ends[p].end);
+    view.periods.push_back(longest);
+    view.longest.push_back(which);
+    last = std::max(last, ends[p].end);
+  }
+  view.seconds = std::max(synchronize(draft, firsts, runs, ends), link_bound);
+  view.gradients = view.seconds - last;
+  return view;
+}
+
+}  // namespace orrery::planners

@@ -1,0 +1,141 @@
+/// What an iteration of a draft takes by a model of the simulator that costs microseconds: the same
+/// prices of blocks and collectives and the same order of passes, with each pipeline run event by
+/// event by itself, and links that queue what several pipelines send over them. It decides which
+/// drafts are worth a simulation, and nothing else: what counts is the evaluator's time.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "models/schedule/schedule.h"
+#include "planners/kit/integers.h"
+#include "planners/kit/stage_costs.h"
+#include "planners/orrery/draft.h"
+#include "planners/planner.h"
+
+namespace orrery::planners {
+
+/// Hashes of what names a group, a route, a stage, or a run.
+struct NumbersHash {
+  std::size_t operator()(const std::vector<std::int32_t>& numbers) const;
+  std::size_t operator()(const std::vector<DeviceId>& devices) const;
+  std::size_t operator()(const std::vector<double>& numbers) const;
+  std::size_t operator()(const std::pair<std::uint64_t, std::uint64_t>& key) const;
+};
+
+/// Keeps references to the input. Caches; not for concurrent use.
+class DraftCosts {
+ public:
+  explicit DraftCosts(const PlannerInput& input);
+
+  struct View {
+    double seconds = kNever;        ///< kNever where a device's memory does not suffice.
+    std::vector<double> pipelines;  ///< End of the last backward pass.
+    std::vector<double> periods;    ///< Busy time of the longest stage for a micro-batch.
+    std::vector<int> longest;       ///< That stage.
+    double gradients = 0;           ///< From the last pass to the end of synchronization.
+  };
+  View view(const Draft& draft) const;
+
+  /// How a stage at a place in its pipeline would run that many layers.
+  struct StageFit {
+    double seconds = kNever;  ///< Both passes of a micro-batch; kNever where memory forbids it.
+    int full = 0;             ///< Layers that must be recomputed for that.
+    int selective = 0;
+  };
+  /// `stage` of `stages`; layers in the middle of the model stand for all between its ends.
+  StageFit fit(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage, int layers,
+               int replicas) const;
+
+  /// Groups of one class cost the same: the same GPU types, and links that are as fast.
+  int group_class(const DraftGroup& group) const;
+
+  int layers() const { return layers_; }
+  const StageCosts& stage_costs() const { return costs_; }
+  /// Tensor-parallel degrees that the model and the job allow, ascending.
+  const std::vector<int>& degrees() const { return degrees_; }
+
+ private:
+  /// Sums over layers 0 ... i - 1 at position i; embedding and head in the first and last layer.
+  struct PassTable {
+    std::vector<double> forward, backward, weights;
+  };
+  struct PartMemory {
+    Bytes states, activations, recomputed, recomputed_kept, logits, communication;
+  };
+  struct LinkLoad {
+    std::size_t link;
+    double seconds_per_byte;
+  };
+  /// A ring all-reduce of one byte.
+  struct Ring {
+    std::vector<LinkLoad> loads;
+    double latency = 0;
+    double per_byte = 0;  ///< Alone on the network.
+  };
+  /// What a micro-batch's activations take from one stage to the next.
+  struct Hop {
+    double seconds = 0;           ///< Alone.
+    std::vector<LinkLoad> loads;  ///< Busy seconds of links, in place of per byte.
+  };
+  struct StageRun {
+    std::vector<double> forward, backward, weights;  ///< By chunk.
+    std::vector<const Hop*> up, down;  ///< To the next chunk in order, and back from it.
+  };
+  struct Ends {
+    std::vector<double> last_backward;  ///< By stage.
+    double end = 0;
+  };
+
+  const PassTable& table(const DraftGroup& group, int samples, ir::Recompute recompute) const;
+  const PartMemory& memory(int first, int layers, const DraftGroup& group, ir::Recompute recompute,
+                           const ir::Zero& zero, int replicas) const;
+  bool fits(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+            const std::vector<int>& firsts, int replicas) const;
+  bool fits_anew(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+                 const std::vector<int>& firsts, int replicas) const;
+  Bytes kept(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+             std::span<const Bytes> activations, std::span<const Bytes> recomputed) const;
+  const Hop& hop(const DraftStage& from, const DraftStage& to, int layer,
+                 ir::ActivationTransfer transfer) const;
+  const Ring& ring(const std::vector<DeviceId>& devices) const;
+  const std::vector<models::StagePass>& passes(const Draft& draft, int stages, int stage,
+                                               int micro_batches) const;
+  /// `up`, `down`: seconds of hops by stage and chunk, with what others make them wait.
+  const Ends& run(const Draft& draft, const DraftPipeline& pipeline,
+                  const std::vector<StageRun>& stages, const std::vector<double>& stretch) const;
+  Ends run_anew(const Draft& draft, const DraftPipeline& pipeline,
+                const std::vector<StageRun>& stages, const std::vector<double>& up,
+                const std::vector<double>& down) const;
+  StageRun stage_run(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+                     const std::vector<int>& firsts, double gather) const;
+  double synchronize(const Draft& draft, const std::vector<std::vector<int>>& firsts,
+                     const std::vector<std::vector<StageRun>>& runs,
+                     const std::vector<Ends>& ends) const;
+  double optimizer(const Draft& draft, const DraftStage& stage, int first, int replicas) const;
+
+  const PlannerInput& input_;
+  StageCosts costs_;
+  int layers_;
+  bool uniform_;  ///< All layers between the ends cost the same.
+  std::vector<int> degrees_;
+  std::vector<double> gradient_prefix_;  ///< Bytes.
+  mutable std::unordered_map<std::vector<DeviceId>, int, NumbersHash> class_of_;
+  mutable std::map<std::vector<double>, int> classes_;
+  mutable std::unordered_map<std::uint64_t, PassTable> tables_;
+  mutable std::unordered_map<std::uint64_t, PartMemory> memory_;
+  mutable std::unordered_map<std::uint64_t, StageFit> fits_;
+  mutable std::unordered_map<std::uint64_t, double> optimizer_;
+  mutable std::unordered_map<std::vector<std::int32_t>, Hop, NumbersHash> hops_;
+  mutable std::unordered_map<std::vector<DeviceId>, Ring, NumbersHash> rings_;
+  mutable std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, bool, NumbersHash>
+      known_fits_;
+  mutable std::unordered_map<std::vector<double>, Ends, NumbersHash> known_ends_;
+  mutable std::vector<std::int32_t> scratch_;
+  mutable std::map<std::tuple<int, int, int, int, int>, std::vector<models::StagePass>> passes_;
+};
+
+}  // namespace orrery::planners

@@ -1,0 +1,67 @@
+/// A plan as the Orrery planner's search sees it: what a move may change, and nothing that follows
+/// from it. Layers are counted from the first one after the embedding; embedding and head belong to
+/// the first and the last layer.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/ir/plan.h"
+#include "planners/planner.h"
+
+namespace orrery::planners {
+
+/// A tensor-parallel group: as many devices as its degree.
+struct DraftGroup {
+  std::vector<DeviceId> devices;
+  int samples = 1;  ///< Of each micro-batch.
+  int degree() const { return static_cast<int>(devices.size()); }
+  auto operator<=>(const DraftGroup&) const = default;
+};
+
+/// A run of layers: the first `full` recompute all, the next `selective` the attention scores.
+struct DraftChunk {
+  int layers = 1;
+  int full = 0;
+  int selective = 0;
+  auto operator<=>(const DraftChunk&) const = default;
+};
+
+/// Data-parallel groups (most often one) that compute one chunk for each virtual stage.
+struct DraftStage {
+  std::vector<DraftGroup> groups;
+  std::vector<DraftChunk> chunks;
+  int layers() const;
+  auto operator<=>(const DraftStage&) const = default;
+};
+
+struct DraftPipeline {
+  int micro_batches = 1;
+  int micro_batch_size = 1;
+  std::vector<DraftStage> stages;
+  int samples() const { return micro_batches * micro_batch_size; }
+  auto operator<=>(const DraftPipeline&) const = default;
+};
+
+struct Draft {
+  ir::ScheduleKind schedule = ir::ScheduleKind::one_f_one_b;
+  int virtual_stages = 1;
+  ir::Zero zero;
+  ir::ActivationTransfer transfer = ir::ActivationTransfer::leader_broadcast;
+  bool overlap = false;  ///< Gradients synchronize during the backward pass.
+  std::vector<DraftPipeline> pipelines;
+  auto operator<=>(const Draft&) const = default;
+};
+
+/// The plan, unsigned.
+ir::Plan plan_of(const Draft& draft, const PlannerInput& input);
+
+/// None of what a draft cannot say: redundancy, reroutes, expert parallelism, sequence parallelism
+/// other than Megatron's, stages without a layer, groups or ZeRO settings that change from segment
+/// to segment.
+std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input);
+
+/// Devices that the draft uses, ascending.
+std::vector<DeviceId> devices_of(const Draft& draft);
+
+}  // namespace orrery::planners

@@ -1,0 +1,493 @@
+#include "planners/orrery/search.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "models/check/validate.h"
+#include "models/cost/memory.h"
+#include "models/lower/lower.h"
+#include "planners/catalog.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/kit/ranking.h"
+
+namespace orrery::planners {
+namespace {
+
+/// Plans that are kept to go on from.
+constexpr std::size_t kElite = 16;
+/// Of those with one schedule and as many pipelines and stages.
+constexpr int kAlike = 3;
+/// Drafts that are priced for each one that is simulated.
+constexpr int kPricedForOne = 100;
+/// Own seeds that are simulated.
+constexpr std::size_t kOwnSeeds = 10;
+/// A draft is simulated when its price promises at most this share of the best value.
+constexpr double kPromising = 1.03;
+/// Devices beyond which planners of the catalog are not asked for seeds.
+constexpr std::size_t kMostForQuick = 96;
+
+/// How likely each kind of move is at first: what changes structure more than what tunes.
+constexpr double kFirstWeights[kMoveKinds] = {3, 2, 3, 3, 2, 1.5, 1, 1, 1.5, 1};
+
+}  // namespace
+
+ir::EnumNames<OrrerySeeds> enum_names(OrrerySeeds) {
+  return {{OrrerySeeds::own, "own"}, {OrrerySeeds::quick, "quick"}, {OrrerySeeds::all, "all"}};
+}
+ir::EnumNames<OrreryObjective> enum_names(OrreryObjective) {
+  return {{OrreryObjective::time, "time"}, {OrreryObjective::dollars, "dollars"}};
+}
+ir::EnumNames<OrreryTarget> enum_names(OrreryTarget) {
+  return {{OrreryTarget::any, "any"},
+          {OrreryTarget::megatron, "megatron"},
+          {OrreryTarget::executor, "executor"}};
+}
+ir::EnumNames<OrreryAllowed> enum_names(OrreryAllowed) {
+  return {{OrreryAllowed::everything, "everything"}, {OrreryAllowed::as_others, "as_others"}};
+}
+ir::EnumNames<OrreryWithout> enum_names(OrreryWithout) {
+  return {{OrreryWithout::nothing, "nothing"},     {OrreryWithout::layers, "layers"},
+          {OrreryWithout::batches, "batches"},     {OrreryWithout::groups, "groups"},
+          {OrreryWithout::pipelines, "pipelines"}, {OrreryWithout::order, "order"},
+          {OrreryWithout::placement, "placement"}, {OrreryWithout::idle, "idle"},
+          {OrreryWithout::zero, "zero"},           {OrreryWithout::schedule, "schedule"},
+          {OrreryWithout::transfer, "transfer"}};
+}
+
+void describe(config::Visitor& v, OrrerySettings& s) {
+  v.optional(
+      "budget", s.budget,
+      "Simulations, beside those of planners that give seeds; a smaller work budget wins. 0: "
+      "300, 600 for 60 to 96 devices, fewer for more, 60 for 960 and above.");
+  v.optional("seeds", s.seeds,
+             "Where the search begins. own: drafts by counts of GPU types; quick: and plans of the "
+             "planners that take well under a second, on up to 96 devices; all: and the best plan "
+             "of each planner of the catalog, of eight that are judged, so that the result is "
+             "never slower than any of them.");
+  v.optional("allowed", s.allowed,
+             "everything: all that the job allows, and gradients synchronized during the backward "
+             "pass; as_others: without that overlap, which no other planner of the catalog uses.");
+  v.optional("target", s.target,
+             "For whom the plan must be executable. megatron: one tensor-parallel degree, equal "
+             "pipelines but for their layers; executor: Orrery's own (no sequence parallelism, no "
+             "ZeRO-3 with tensor parallelism).");
+  v.optional("objective", s.objective,
+             "time of an iteration, or dollars for it: GPUs that a plan leaves out cost nothing.");
+  v.optional("without", s.without, "A kind of move to leave out: for ablations.");
+  v.between("budget", s.budget, std::int64_t{0}, std::int64_t{100'000'000});
+}
+
+OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& settings)
+    : input_(input),
+      settings_(settings),
+      costs_(input),
+      balance_(input, costs_),
+      moves_(input, costs_, balance_, limits_),
+      rng_(input.seed),
+      bound_(lower_bound(input, costs_.stage_costs())),
+      weight_(std::begin(kFirstWeights), std::end(kFirstWeights)) {
+  limits_.overlap = settings.allowed == OrreryAllowed::everything;
+  limits_.uniform = settings.target == OrreryTarget::megatron;
+  limits_.mixed_stages = settings.target != OrreryTarget::megatron;
+  if (settings.without != OrreryWithout::nothing) {
+    weight_[static_cast<int>(settings.without) - 1] = 0;
+  }
+  report_.work_unit = "simulations";
+}
+
+std::int64_t OrrerySearch::own_budget() const {
+  std::int64_t own = settings_.budget;
+  if (own == 0) {
+    const auto devices = static_cast<std::int64_t>(input_.devices.size());
+    own = std::clamp<std::int64_t>(10 * devices, 300, 600);
+    if (devices > 96) own = std::max<std::int64_t>(60, 600 * 96 / devices);
+  }
+  return own;
+}
+
+std::int64_t OrrerySearch::budget() const {
+  return input_.work_budget > 0 ? std::min(own_budget() + borrowed_, input_.work_budget)
+                                : own_budget() + borrowed_;
+}
+
+bool OrrerySearch::over() const { return canceled(input_) || report_.work >= budget(); }
+
+double OrrerySearch::value_of(const models::Evaluation& evaluation) const {
+  if (settings_.objective == OrreryObjective::dollars && evaluation.dollars_per_million_tokens) {
+    return evaluation.dollars_per_million_tokens->value;
+  }
+  return evaluation.iteration_time.value;
+}
+
+/// What the target's frameworks cannot run, beside what validate() refuses.
+bool OrrerySearch::admissible(const ir::Plan& plan) {
+  if (!models::validate(plan, input_.cluster, input_.workload, input_.job).empty()) return false;
+  if (!models::find_unsupported(plan).empty()) return false;
+  if (settings_.allowed == OrreryAllowed::as_others && plan.communication.gradient_overlap) {
+    return false;
+  }
+  if (settings_.target == OrreryTarget::any) return true;
+  const ir::Group& model = plan.pipelines.front().stages.front().segments.front().groups.front();
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      for (const ir::Segment& segment : pipeline.stages[s].segments) {
+        for (const ir::Group& group : segment.groups) {
+          if (settings_.target == OrreryTarget::executor) {
+            if (group.sequence != ir::SequenceParallelism::none) return false;
+            if (segment.zero.stage == 3 && group.tensor_parallel > 1) return false;
+          } else if (group.tensor_parallel != model.tensor_parallel || segment.groups.size() != 1) {
+            return false;
+          }
+        }
+      }
+    }
+    if (settings_.target == OrreryTarget::megatron) {
+      const ir::Pipeline& first = plan.pipelines.front();
+      if (pipeline.micro_batches != first.micro_batches ||
+          pipeline.micro_batch_size != first.micro_batch_size ||
+          pipeline.stages.size() != first.stages.size()) {
+        return false;
+      }
+      for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+        const auto& a = pipeline.stages[s].segments;
+        const auto& b = first.stages[s].segments;
+        if (a.size() != b.size()) return false;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          if (a[i].first_block != b[i].first_block || a[i].last_block != b[i].last_block ||
+              a[i].recompute != b[i].recompute) {
+            return false;
+          }
+        }
+      }
+    }
+  }
+  return true;
+}
+
+int OrrerySearch::judge(ir::Plan plan, std::optional<Draft> draft, double preview,
+                        DraftCosts::View view, int parent, std::string what) {
+  if (!admissible(plan)) return -1;
+  const Seconds expected{preview == kNever ? 0 : preview};
+  const ir::MemoryVerdict memory =
+      models::check_memory(plan, input_.cluster, input_.workload, input_.job, input_.profile);
+  if (!memory.fits()) {
+    forbid_by_memory(report_, expected, [&] {
+      return fmt::format("{}: {}", in_words(plan, input_.workload), memory.explain());
+    });
+    return -1;
+  }
+  ++report_.work;
+  Judged made;
+  made.evaluation = input_.evaluator.evaluate(plan);
+  if (!made.evaluation.memory.fits()) {
+    forbid_by_memory(report_, expected, [&] {
+      return fmt::format("{}: {} (as the evaluator counts)", in_words(plan, input_.workload),
+                         made.evaluation.memory.explain());
+    });
+    return -1;
+  }
+  ++report_.judged;
+  made.value = value_of(made.evaluation);
+  made.seconds = made.evaluation.iteration_time.value;
+  made.preview = preview;
+  made.plan = std::move(plan);
+  made.draft = std::move(draft);
+  made.view = std::move(view);
+  made.parent = parent;
+  made.what = std::move(what);
+  const int index = static_cast<int>(judged_.size());
+  if (elite_.empty() || made.value < judged_[elite_.front()].value) {
+    since_better_ = 0;
+  } else {
+    ++since_better_;
+  }
+  judged_.push_back(std::move(made));
+  const auto better = [this](int a, int b) { return judged_[a].value < judged_[b].value; };
+  elite_.insert(std::upper_bound(elite_.begin(), elite_.end(), index, better), index);
+  // Of one structure the best few, so that the search keeps others to go on from.
+  const auto structure = [this](int i) {
+    const ir::Plan& plan = judged_[i].plan;
+    return std::tuple(plan.schedule, plan.pipelines.size(), plan.pipelines.front().stages.size());
+  };
+  int alike = 0;
+  for (std::size_t e = 0; e < elite_.size(); ++e) {
+    if (structure(elite_[e]) != structure(index) || ++alike <= kAlike) continue;
+    elite_.erase(elite_.begin() + static_cast<long>(e));
+    break;
+  }
+  if (elite_.size() > kElite) elite_.pop_back();
+  return index;
+}
+
+void OrrerySearch::seed_plan(const ir::Plan& plan, const std::string& what) {
+  std::optional<Draft> draft = draft_of(plan, input_);
+  DraftCosts::View view;
+  if (draft) {
+    if (!seen_.insert(*draft).second) return;
+    view = costs_.view(*draft);
+  }
+  const double preview = view.seconds;
+  judge(plan, std::move(draft), preview, std::move(view), -1, what);
+}
+
+void OrrerySearch::seed_own() {
+  std::vector<SeedDraft> seeds = own_seeds(input_, costs_, moves_, 4 * kOwnSeeds, priced_);
+  std::size_t simulated = 0;
+  // The best, and of each number of pipelines the best.
+  std::map<std::size_t, int> of_size;
+  for (SeedDraft& seed : seeds) {
+    if (over() || simulated >= kOwnSeeds) break;
+    if (of_size[seed.draft.pipelines.size()]++ >= 3) continue;
+    if (!seen_.insert(seed.draft).second) continue;
+    DraftCosts::View view = costs_.view(seed.draft);
+    ir::Plan plan = plan_of(seed.draft, input_);
+    simulated += judge(std::move(plan), std::move(seed.draft), seed.seconds, std::move(view), -1,
+                       "draft by " + seed.what) >= 0
+                     ? 1
+                     : 0;
+  }
+}
+
+void OrrerySearch::seed_others() {
+  if (settings_.seeds == OrrerySeeds::own) return;
+  const bool all = settings_.seeds == OrrerySeeds::all;
+  if (!all && input_.devices.size() > kMostForQuick) return;
+  static constexpr const char* kQuick[] = {"megatron_grid", "hethub", "whale", "autohet",
+                                           "hexiscale",     "hetu",   "metis"};
+  std::vector<std::pair<std::string, Options>> asked;
+  if (all) {  // Judged as in comparisons.
+    for (const PlannerEntry* entry : catalog()) {
+      if (entry->name == std::string("orrery")) continue;
+      Options options;
+      for (const OptionInfo& info : entry->options()) {
+        if (info.name == "evaluate_top") options.emplace_back(info.name, "8");
+        if (info.name == "default_budget") options.emplace_back(info.name, "2000000");
+        if (info.name == "effort") options.emplace_back(info.name, "500");
+      }
+      asked.emplace_back(entry->name, options);
+    }
+  } else {
+    for (const char* name : kQuick) {
+      Options options = {{"evaluate_top", "1"}};
+      if (name == std::string("metis")) options.emplace_back("default_budget", "100000");
+      if (name == std::string("hexiscale")) options.emplace_back("rounds", "10");
+      if (name == std::string("hetu")) options.emplace_back("layouts", "8");
+      asked.emplace_back(name, options);
+    }
+  }
+  for (auto& [name, options] : asked) {
+    if (over()) return;
+    for (auto& [option, value] : options) {
+      if (option == "evaluate_top" && input_.work_budget > 0 && report_.work + 9 > budget()) {
+        value = "1";
+      }
+    }
+    const PlannerEntry* entry = find_planner(name);
+    PlannerInput input = input_;
+    input.work_budget = 0;
+    const PlannerResult result = entry->make(options)->plan(input);
+    report_.work += result.report.judged;
+    borrowed_ += result.report.judged;
+    if (const auto* plan = std::get_if<ir::Plan>(&result.outcome)) {
+      ir::Plan unsigned_plan = *plan;
+      unsigned_plan.predicted.reset();
+      seed_plan(unsigned_plan, "plan of " + name);
+    }
+  }
+}
+
+double OrrerySearch::correction(const Draft& draft) const {
+  const auto found = correction_.find({draft.schedule, draft.overlap});
+  return found == correction_.end() ? 1 : found->second;
+}
+
+std::optional<OrrerySearch::Child> OrrerySearch::walk(const Draft& start,
+                                                      const DraftCosts::View& view, int steps,
+                                                      double heat) {
+  Child here{view.seconds * correction(start), start, view, {}};
+  std::optional<Child> best;
+  double total = 0;
+  for (const double weight : weight_) total += weight;
+  for (int step = 0; step < steps; ++step) {
+    const double temperature =
+        heat * here.predicted * (1 - static_cast<double>(step) / static_cast<double>(steps));
+    double drawn = rng_.uniform() * total;
+    int kind = 0;
+    while (kind + 1 < kMoveKinds && drawn >= weight_[kind]) drawn -= weight_[kind++];
+    Child next;
+    next.draft = here.draft;
+    ++priced_;
+    if (!moves_.apply(static_cast<MoveKind>(kind), next.draft, here.view, rng_)) continue;
+    next.view = costs_.view(next.draft);
+    if (next.view.seconds == kNever) continue;
+    next.predicted = next.view.seconds * correction(next.draft);
+    const double worse = next.predicted - here.predicted;
+    if (worse > 0 && (temperature <= 0 || rng_.uniform() >= std::exp(-worse / temperature))) {
+      continue;
+    }
+    next.kinds = here.kinds;
+    next.kinds.push_back(static_cast<MoveKind>(kind));
+    here = std::move(next);
+    if ((!best || here.predicted < best->predicted) && !seen_.contains(here.draft)) best = here;
+  }
+  return best;
+}
+
+int OrrerySearch::judge(Child child, int parent, const std::string& what) {
+  seen_.insert(child.draft);
+  std::vector<std::string> words;
+  for (const MoveKind kind : child.kinds) {
+    const std::string word = enum_names(MoveKind{})[index_of(kind)].second;
+    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+  }
+  const double before = elite_.empty() ? kNever : judged_[elite_.front()].value;
+  const std::pair key{child.draft.schedule, child.draft.overlap};
+  ir::Plan plan = plan_of(child.draft, input_);
+  const double preview = child.view.seconds;
+  const int index = judge(std::move(plan), std::move(child.draft), preview, std::move(child.view),
+                          parent, fmt::format("{}{}", what, fmt::join(words, " + ")));
+  if (index < 0) return index;
+  const double ratio = judged_[index].seconds / preview;
+  double& correction = correction_.try_emplace(key, ratio).first->second;
+  correction += 0.2 * (ratio - correction);
+  if (judged_[index].value < before) {
+    // What helped is tried more often.
+    for (const MoveKind kind : child.kinds) {
+      double& weight = weight_[index_of(kind)];
+      weight = std::min(weight * 1.02, 6.0);
+    }
+  }
+  return index;
+}
+
+/// A walk from each seed, so that structures are compared at their best.
+void OrrerySearch::polish_seeds() {
+  const std::vector<int> seeds = elite_;
+  for (const int seed : seeds) {
+    if (over()) return;
+    if (!judged_[seed].draft || judged_[seed].preview == kNever) continue;
+    const Draft start = *judged_[seed].draft;
+    const DraftCosts::View view = judged_[seed].view;
+    if (auto found = walk(start, view, 3 * kPricedForOne, 0.01)) {
+      judge(std::move(*found), seed, "");
+    }
+  }
+}
+
+/// The best most often; at first others of the elite nearly as often.
+int OrrerySearch::pick_parent() {
+  std::vector<int> movable;
+  for (const int index : elite_) {
+    if (judged_[index].draft && judged_[index].preview < kNever) movable.push_back(index);
+  }
+  if (movable.empty()) return -1;
+  const double progress =
+      static_cast<double>(report_.work) / static_cast<double>(std::max<std::int64_t>(1, budget()));
+  if (rng_.bernoulli(0.2 + 0.6 * progress)) return movable.front();
+  return movable[as_size(rng_.integer(0, static_cast<std::int64_t>(movable.size()) - 1))];
+}
+
+void OrrerySearch::climb() {
+  int idle = 0;
+  while (!over() && idle < 100) {
+    if (!elite_.empty() && settings_.objective == OrreryObjective::time &&
+        judged_[elite_.front()].seconds <= bound_.seconds.value * (1 + 1e-6)) {
+      break;
+    }
+    const int parent = pick_parent();
+    if (parent < 0) return;
+    // Short walks tune, long and hot ones leave for another structure.
+    const double progress = static_cast<double>(report_.work) /
+                            static_cast<double>(std::max<std::int64_t>(1, budget()));
+    const bool tune = rng_.bernoulli(0.3 + 0.4 * progress);
+    const int steps = tune ? kPricedForOne / 2 : 2 * kPricedForOne;
+    const double heat = tune ? 0.002 : 0.004 * std::pow(10, rng_.uniform());
+    const Draft start = *judged_[parent].draft;
+    const DraftCosts::View view = judged_[parent].view;
+    std::optional<Child> found = walk(start, view, steps, heat);
+    const double best = judged_[elite_.front()].seconds;
+    if (!found || (settings_.objective == OrreryObjective::time &&
+                   found->predicted > kPromising * best && !rng_.bernoulli(0.1))) {
+      ++idle;
+      continue;
+    }
+    idle = judge(std::move(*found), parent, "") < 0 ? idle + 1 : 0;
+  }
+}
+
+/// From the seed to the best plan: what each step gained.
+std::string OrrerySearch::story() const {
+  std::vector<int> line;
+  for (int i = elite_.front(); i >= 0; i = judged_[i].parent) line.push_back(i);
+  std::reverse(line.begin(), line.end());
+  const Judged& seed = judged_[line.front()];
+  std::map<std::string, double> gained;
+  for (std::size_t i = 1; i < line.size(); ++i) {
+    const Judged &before = judged_[line[i - 1]], &after = judged_[line[i]];
+    gained[after.what] += before.seconds - after.seconds;
+  }
+  std::vector<std::pair<std::string, double>> order(gained.begin(), gained.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (order.size() > 6) order.resize(6);
+  std::vector<std::string> parts;
+  for (const auto& [what, seconds] : order) {
+    parts.push_back(fmt::format("{} {:+.3g} s", what, -seconds));
+  }
+  std::string text = fmt::format("began with the {}: {:.4g} s", seed.what, seed.seconds);
+  if (!parts.empty()) {
+    text += fmt::format("; {} steps, of which gained most: {}", line.size() - 1,
+                        fmt::join(parts, ", "));
+  }
+  return text;
+}
+
+PlannerResult OrrerySearch::finish() {
+  report_.plans_examined = priced_;
+  report_.complete = !canceled(input_) && (input_.work_budget == 0 || report_.work < budget() ||
+                                           input_.work_budget >= own_budget() + borrowed_);
+  if (elite_.empty()) {
+    for (const ConstraintCost& cost : report_.constraints) {
+      if (cost.constraint == kDeviceMemory) {
+        return {models::Infeasible{kDeviceMemory, cost.witness}, std::move(report_)};
+      }
+    }
+    return {models::Infeasible{kDeviceMemory,
+                               "no draft by counts of GPU types fits, whatever its degrees, "
+                               "recomputation and micro-batches"},
+            std::move(report_)};
+  }
+  const Judged& best = judged_[elite_.front()];
+  report_.estimate = Seconds{best.preview == kNever ? best.seconds : best.preview};
+  report_.chosen = in_words(best.plan, input_.workload);
+  for (std::size_t i = 1; i < std::min<std::size_t>(elite_.size(), 6); ++i) {
+    const Judged& other = judged_[elite_[i]];
+    report_.runners_up.push_back({in_words(other.plan, input_.workload),
+                                  Seconds{other.preview == kNever ? other.seconds : other.preview},
+                                  Seconds{other.seconds}});
+  }
+  report_.notes.push_back(story());
+  report_.notes.push_back(fmt::format(
+      "lower bound {:.4g} s ({}): no plan of the job is faster; this one is {:.1f} % above it",
+      bound_.seconds.value, bound_.what, 100 * (best.seconds / bound_.seconds.value - 1)));
+  ir::Plan plan = best.plan;
+  sign(plan, "orrery", input_, *report_.estimate, best.evaluation.memory);
+  return {std::move(plan), std::move(report_)};
+}
+
+PlannerResult OrrerySearch::run() {
+  if (input_.devices.empty()) {
+    return {models::Infeasible{"number of devices", "no device is given"}, std::move(report_)};
+  }
+  seed_own();
+  seed_others();
+  polish_seeds();
+  climb();
+  return finish();
+}
+
+}  // namespace orrery::planners

@@ -1,0 +1,131 @@
+/// The search of the Orrery planner: from seeds, by moves, judged by the evaluator.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "planners/orrery/bound.h"
+#include "planners/orrery/moves.h"
+#include "planners/orrery/seeds.h"
+#include "planners/planner.h"
+
+namespace orrery::planners {
+
+/// Where the search begins.
+enum class OrrerySeeds {
+  own,    ///< Drafts by counts of GPU types.
+  quick,  ///< And what quick planners of the catalog return.
+  all,    ///< And the best of eight plans of each planner, judged.
+};
+ir::EnumNames<OrrerySeeds> enum_names(OrrerySeeds);
+
+enum class OrreryObjective { time, dollars };
+ir::EnumNames<OrreryObjective> enum_names(OrreryObjective);
+
+/// For whom the plan must be executable.
+enum class OrreryTarget { any, megatron, executor };
+ir::EnumNames<OrreryTarget> enum_names(OrreryTarget);
+
+enum class OrreryAllowed { everything, as_others };
+ir::EnumNames<OrreryAllowed> enum_names(OrreryAllowed);
+
+enum class OrreryWithout {
+  nothing,
+  layers,
+  batches,
+  groups,
+  pipelines,
+  order,
+  placement,
+  idle,
+  zero,
+  schedule,
+  transfer
+};
+ir::EnumNames<OrreryWithout> enum_names(OrreryWithout);
+
+struct OrrerySettings {
+  std::int64_t budget = 0;
+  OrrerySeeds seeds = OrrerySeeds::quick;
+  OrreryAllowed allowed = OrreryAllowed::everything;
+  OrreryTarget target = OrreryTarget::any;
+  OrreryObjective objective = OrreryObjective::time;
+  OrreryWithout without = OrreryWithout::nothing;
+};
+void describe(config::Visitor& v, OrrerySettings& settings);
+
+class OrrerySearch {
+ public:
+  OrrerySearch(const PlannerInput& input, const OrrerySettings& settings);
+  PlannerResult run();
+
+ private:
+  /// A plan that the evaluator judged.
+  struct Judged {
+    double value = kNever;  ///< What is minimized.
+    double seconds = kNever;
+    double preview = kNever;
+    ir::Plan plan;
+    std::optional<Draft> draft;  ///< None: the plan is of a kind that moves do not change.
+    DraftCosts::View view;
+    int parent = -1;   ///< Index into judged_.
+    std::string what;  ///< Seed, or the moves from the parent.
+    models::Evaluation evaluation;
+  };
+  /// A draft on the way of a walk.
+  struct Child {
+    double predicted = kNever;
+    Draft draft;
+    DraftCosts::View view;
+    std::vector<MoveKind> kinds;  ///< Moves from the start.
+  };
+
+  bool over() const;
+  /// Simulations: as the settings say; and no more than the work budget.
+  std::int64_t own_budget() const;
+  std::int64_t budget() const;
+  /// Whether it may be returned: valid, in memory, executable by the target.
+  bool admissible(const ir::Plan& plan);
+  /// Index of the judged plan; -1: it may not be returned.
+  int judge(ir::Plan plan, std::optional<Draft> draft, double preview, DraftCosts::View view,
+            int parent, std::string what);
+  void seed_own();
+  void seed_others();
+  void seed_plan(const ir::Plan& plan, const std::string& what);
+  /// Walks from a draft by moves that the price accepts, ever less of the worse ones (simulated
+  /// annealing), and returns the best draft on the way that was not judged before.
+  std::optional<Child> walk(const Draft& start, const DraftCosts::View& view, int steps,
+                            double heat);
+  int judge(Child child, int parent, const std::string& what);
+  void polish_seeds();
+  void climb();
+  int pick_parent();
+  /// Judged over priced times of plans under the schedule.
+  double correction(const Draft& draft) const;
+  PlannerResult finish();
+  std::string story() const;
+  double value_of(const models::Evaluation& evaluation) const;
+
+  const PlannerInput& input_;
+  const OrrerySettings& settings_;
+  DraftCosts costs_;
+  DraftBalance balance_;
+  MoveLimits limits_;
+  DraftMoves moves_;
+  Rng rng_;
+  LowerBound bound_;
+  SearchReport report_;
+  std::vector<Judged> judged_;
+  std::vector<int> elite_;  ///< Indices, best first.
+  std::set<Draft> seen_;
+  std::vector<double> weight_;                                      ///< By kind of move.
+  std::map<std::pair<ir::ScheduleKind, bool>, double> correction_;  ///< By schedule and overlap.
+  std::int64_t priced_ = 0;
+  std::int64_t borrowed_ = 0;      ///< Simulations of planners that gave seeds.
+  std::int64_t since_better_ = 0;  ///< Simulations since the best was found.
+};
+
+}  // namespace orrery::planners

@@ -1,0 +1,306 @@
+#include "planners/orrery/seeds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "models/schedule/schedule.h"
+#include "planners/kit/plan_parts.h"
+
+namespace orrery::planners {
+namespace {
+
+/// GPU types beyond which not all ways to form sets of them are tried.
+constexpr std::size_t kMostSplitTypes = 4;
+/// Combinations of a set of types that are kept for each size of micro-batches.
+constexpr std::size_t kKeptOfSet = 5;
+/// Combinations of sets whose whole draft is priced.
+constexpr std::size_t kPricedDrafts = 256;
+
+/// Tensor-parallel groups of one GPU type, node by node.
+using Units = std::vector<std::vector<DeviceId>>;
+
+/// How a set of types forms pipelines.
+struct SetChoice {
+  std::vector<int> types;    ///< In the order of stages.
+  std::vector<int> degrees;  ///< By type of `types`.
+  int pipelines = 1;
+  bool compact = true;  ///< A pipeline takes neighbors; else every so many-th unit.
+  int micro_batch_size = 1;
+  double rate = 0;  ///< Samples per second.
+  double fill = 0;  ///< Seconds.
+};
+
+class SeedSearch {
+ public:
+  SeedSearch(const PlannerInput& input, const DraftCosts& costs, const DraftMoves& moves,
+             std::int64_t& examined)
+      : input_(input), costs_(costs), moves_(moves), balance_(input, costs), examined_(examined) {
+    for (const DeviceId device : input.devices) {
+      const models::Device& of = input.cluster.device(device);
+      by_node_[of.gpu_type][of.node].push_back(device);
+    }
+    for (const auto& [type, nodes] : by_node_) types_.push_back(type);
+  }
+
+  std::vector<SeedDraft> run(std::size_t most) {
+    const int zero = smallest_zero_stage(input_.job);
+    std::vector<int> zeros = {zero};
+    for (const int stage : {1, 2}) {
+      const auto& allowed = input_.job.allowed.zero_stages;
+      if (stage != zero && std::find(allowed.begin(), allowed.end(), stage) != allowed.end()) {
+        zeros.push_back(stage);
+        break;
+      }
+    }
+    auto kind = models::preferred_schedule(input_.job.allowed.schedules);
+    for (const ir::ScheduleKind other : input_.job.allowed.schedules) {
+      if (!kind && models::find_schedule(other) != nullptr) kind = other;
+    }
+    if (!kind) return {};
+    for (const int stage : zeros) {
+      Draft base;
+      base.schedule = *kind;
+      base.virtual_stages = models::schedule_entry(*kind).uses_chunks ? 2 : 1;
+      base.zero.stage = stage;
+      search(base);
+    }
+    std::sort(found_.begin(), found_.end(), [](const SeedDraft& a, const SeedDraft& b) {
+      return a.seconds != b.seconds ? a.seconds < b.seconds : a.draft < b.draft;
+    });
+    if (found_.size() > most) found_.resize(most);
+    return std::move(found_);
+  }
+
+ private:
+  Units units_of(int type, int degree) const {
+    Units units;
+    for (const auto& [node, devices] : by_node_.at(type)) {
+      for (std::size_t i = 0; i + as_size(degree) <= devices.size(); i += as_size(degree)) {
+        units.emplace_back(devices.begin() + static_cast<long>(i),
+                           devices.begin() + static_cast<long>(i) + degree);
+      }
+    }
+    return units;
+  }
+
+  /// All ways to divide the types into sets: by the set of the first type, recursively.
+  void divide(std::size_t next, std::vector<std::vector<int>>& sets,
+              std::vector<std::vector<std::vector<int>>>& out) const {
+    if (next == types_.size()) {
+      out.push_back(sets);
+      return;
+    }
+    for (std::size_t s = 0; s < sets.size(); ++s) {
+      sets[s].push_back(types_[next]);
+      divide(next + 1, sets, out);
+      sets[s].pop_back();
+    }
+    sets.push_back({types_[next]});
+    divide(next + 1, sets, out);
+    sets.pop_back();
+  }
+
+  /// Pipelines of a choice, appended to the draft.
+  void append(const SetChoice& choice, Draft& draft) const {
+    std::vector<DraftPipeline> chains(as_size(choice.pipelines));
+    for (std::size_t t = 0; t < choice.types.size(); ++t) {
+      const Units units = units_of(choice.types[t], choice.degrees[t]);
+      const std::vector<int> shares = even_shares(static_cast<int>(units.size()), choice.pipelines);
+      for (std::size_t u = 0; u < units.size(); ++u) {
+        // Of unequal shares the larger ones of one type meet the smaller ones of the next.
+        std::size_t chain = u % as_size(choice.pipelines);
+        if (choice.compact) {
+          std::size_t seen = 0, left = u;
+          while (left >= as_size(shares[seen])) left -= as_size(shares[seen++]);
+          chain = seen;
+        }
+        if (t % 2 == 1) chain = as_size(choice.pipelines) - 1 - chain;
+        DraftStage stage;
+        stage.groups = {{units[u], choice.micro_batch_size}};
+        stage.chunks.assign(as_size(draft.virtual_stages), {});
+        chains[chain].stages.push_back(std::move(stage));
+      }
+    }
+    for (DraftPipeline& chain : chains) {
+      if (chain.stages.empty()) continue;
+      chain.micro_batch_size = choice.micro_batch_size;
+      chain.micro_batches = static_cast<int>(
+          std::max<std::int64_t>(1, input_.job.global_batch / choice.micro_batch_size /
+                                        static_cast<std::int64_t>(draft_pipelines_)));
+      draft.pipelines.push_back(std::move(chain));
+    }
+  }
+
+  /// Rate and fill of a choice; false where it does not fit.
+  bool price(const Draft& base, SetChoice& choice) {
+    Draft draft = base;
+    // Nearly all samples of the set's share, whatever the others take.
+    draft_pipelines_ = choice.pipelines;
+    append(choice, draft);
+    if (draft.pipelines.empty()) return false;
+    // States that ZeRO divides are divided among all pipelines of the plan; at least these.
+    ++examined_;
+    if (!balance_.all_layers(draft)) return false;
+    choice.rate = choice.fill = 0;
+    std::map<std::vector<int>, DraftBalance::Chain> known;
+    for (std::size_t p = 0; p < draft.pipelines.size(); ++p) {
+      const auto [place, added] = known.try_emplace(balance_.kind(draft.pipelines[p]));
+      if (added) place->second = balance_.chain(draft, p);
+      choice.rate += choice.micro_batch_size / place->second.longest;
+      choice.fill = std::max(choice.fill, place->second.sum - place->second.longest);
+    }
+    return std::isfinite(choice.rate);
+  }
+
+  /// The best few choices for a set of types.
+  const std::vector<SetChoice>& choices(const Draft& base, const std::vector<int>& types,
+                                        int micro_batch_size) {
+    auto& kept = choices_[{base.zero.stage, micro_batch_size, types}];
+    if (!kept.empty()) return kept;
+    std::vector<SetChoice> all;
+    // Types with much memory first: early stages hold more activations.
+    std::vector<int> order = types;
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return costs_.stage_costs().capacity(a) > costs_.stage_costs().capacity(b);
+    });
+    std::vector<int> degrees(order.size(), 1);
+    const auto visit = [&](const auto& self, std::size_t t) -> void {
+      if (t < order.size()) {
+        for (const int degree : costs_.degrees()) {
+          if (units_of(order[t], degree).empty() || !is_power_of_two(degree)) continue;
+          degrees[t] = degree;
+          self(self, t + 1);
+        }
+        return;
+      }
+      std::vector<int> counts;
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        counts.push_back(static_cast<int>(units_of(order[i], degrees[i]).size()));
+      }
+      const int least = *std::max_element(counts.begin(), counts.end());
+      std::set<int> tried;
+      for (int depth = 1; depth <= least; depth = depth < 4 ? depth + 1 : depth * 5 / 4) {
+        const int pipelines = std::max(1, least / depth);
+        if (!tried.insert(pipelines).second) continue;
+        if (static_cast<std::int64_t>(pipelines) * micro_batch_size > input_.job.global_batch) {
+          continue;
+        }
+        for (const bool reverse : {false, true}) {
+          if (reverse && order.size() == 1) continue;
+          SetChoice choice{order, degrees, pipelines, true, micro_batch_size, 0, 0};
+          if (reverse) {
+            std::reverse(choice.types.begin(), choice.types.end());
+            std::reverse(choice.degrees.begin(), choice.degrees.end());
+          }
+          if (price(base, choice)) all.push_back(choice);
+        }
+      }
+    };
+    visit(visit, 0);
+    const double samples = static_cast<double>(input_.job.global_batch);
+    // A set does its share of the batch: what it would do of all is in proportion to the rate.
+    const auto time = [&](const SetChoice& c) { return samples / c.rate + c.fill; };
+    std::stable_sort(all.begin(), all.end(),
+                     [&](const SetChoice& a, const SetChoice& b) { return time(a) < time(b); });
+    // Also by degree: the best of each, so that networks may decide.
+    std::map<std::vector<int>, int> of_degrees;
+    for (const SetChoice& choice : all) {
+      const int seen = of_degrees[choice.degrees]++;
+      if (kept.size() < kKeptOfSet ? seen < 3 : seen < 1 && kept.size() < 3 * kKeptOfSet) {
+        kept.push_back(choice);
+      }
+    }
+    if (kept.empty()) kept.push_back({types, {}, 0, true, micro_batch_size, 0, 0});
+    return kept;
+  }
+
+  void search(const Draft& base) {
+    std::vector<std::vector<std::vector<int>>> divisions;
+    if (types_.size() <= kMostSplitTypes) {
+      std::vector<std::vector<int>> sets;
+      divide(0, sets, divisions);
+    } else {
+      divisions.push_back({types_});
+      divisions.emplace_back();
+      for (const int type : types_) divisions.back().push_back({type});
+    }
+    struct Combination {
+      double time;
+      std::vector<const SetChoice*> sets;
+    };
+    std::vector<Combination> all;
+    for (int size = 1; size <= input_.job.allowed.max_micro_batch_size; size *= 2) {
+      if (input_.job.global_batch % size != 0) break;
+      for (const auto& division : divisions) {
+        if (canceled(input_)) return;
+        std::vector<const SetChoice*> taken;
+        const auto visit = [&](const auto& self, std::size_t s) -> void {
+          if (s < division.size()) {
+            for (const SetChoice& choice : choices(base, division[s], size)) {
+              if (choice.rate <= 0) continue;
+              taken.push_back(&choice);
+              self(self, s + 1);
+              taken.pop_back();
+            }
+            return;
+          }
+          // All end together: sum over sets of (T - fill) rate = batch.
+          double rate = 0, filled = static_cast<double>(input_.job.global_batch);
+          for (const SetChoice* choice : taken) {
+            rate += choice->rate;
+            filled += choice->rate * choice->fill;
+          }
+          all.push_back({filled / rate, taken});
+        };
+        visit(visit, 0);
+      }
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Combination& a, const Combination& b) { return a.time < b.time; });
+    if (all.size() > kPricedDrafts) all.resize(kPricedDrafts);
+    for (const Combination& combination : all) {
+      if (canceled(input_)) return;
+      for (const bool compact : {true, false}) offer(base, combination.sets, compact);
+    }
+  }
+
+  void offer(const Draft& base, const std::vector<const SetChoice*>& sets, bool compact) {
+    Draft draft = base;
+    draft_pipelines_ = 0;
+    for (const SetChoice* choice : sets) draft_pipelines_ += choice->pipelines;
+    for (const SetChoice* choice : sets) {
+      SetChoice placed = *choice;
+      placed.compact = compact;
+      append(placed, draft);
+    }
+    ++examined_;
+    if (!moves_.settle(draft)) return;
+    const double seconds = costs_.view(draft).seconds;
+    if (seconds < kNever) found_.push_back({seconds, "counts of GPU types", std::move(draft)});
+  }
+
+  const PlannerInput& input_;
+  const DraftCosts& costs_;
+  const DraftMoves& moves_;
+  DraftBalance balance_;
+  std::int64_t& examined_;
+  std::map<int, std::map<NodeId, std::vector<DeviceId>>> by_node_;
+  std::vector<int> types_;
+  int draft_pipelines_ = 1;
+  std::map<std::tuple<int, int, std::vector<int>>, std::vector<SetChoice>> choices_;
+  std::vector<SeedDraft> found_;
+};
+
+}  // namespace
+
+std::vector<SeedDraft> own_seeds(const PlannerInput& input, const DraftCosts& costs,
+                                 const DraftMoves& moves, std::size_t most,
+                                 std::int64_t& examined) {
+  return SeedSearch(input, costs, moves, examined).run(most);
+}
+
+}  // namespace orrery::planners

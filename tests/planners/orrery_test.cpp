@@ -1,0 +1,204 @@
+// The Orrery planner with the simulator as its judge, on the generated family of tiny problems:
+// against brute force that simulates every plan, its lower bound against what planners find, what
+// its limits leave out, and drafts against the plans that they stand for.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <variant>
+
+#include "planners/orrery/bound.h"
+#include "planners/orrery/draft.h"
+#include "sim/flow/fork.h"
+#include "sim/iteration/evaluator.h"
+#include "tests/planners/family.h"
+
+namespace orrery::planners::orrery_test {
+namespace {
+
+/// Runs `work` on a problem of the family with the simulator as its judge, in a process of its own:
+/// a process has one simulator.
+std::string simulated(std::uint64_t number, const std::function<void(models::Job&)>& change,
+                      const std::function<std::string(const PlannerInput&)>& work) {
+  const sim::ForkResult result = sim::run_forked([&] {
+    const auto world = tiny_world(number);
+    change(world->job);
+    sim::IterationSimulator simulator(world->cluster, world->topology, false);
+    const sim::SimulatorEvaluator evaluator(simulator, world->workload, world->job, world->profile);
+    const PlannerInput own = world->input();
+    const PlannerInput input = {own.cluster, own.topology, own.workload, own.job,
+                                own.profile, evaluator,    own.devices,  1,
+                                0,           nullptr};
+    return work(input);
+  });
+  if (const auto* failure = std::get_if<sim::ChildFailure>(&result)) return failure->message;
+  return std::get<std::string>(result);
+}
+
+void everything(models::Job& job) {
+  job.allowed.zero_stages = {0, 1, 2, 3};
+  job.allowed.sequence_parallel = true;
+  job.allowed.recompute = {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full};
+  job.allowed.schedules = {ir::ScheduleKind::gpipe, ir::ScheduleKind::one_f_one_b,
+                           ir::ScheduleKind::interleaved_one_f_one_b,
+                           ir::ScheduleKind::zero_bubble};
+}
+
+/// Seconds of the simulated plan; kNever without one.
+double seconds_of(const PlannerResult& result, const PlannerInput& input) {
+  const ir::Plan* plan = plan_of(result);
+  return plan == nullptr ? kNever : input.evaluator.evaluate(*plan).iteration_time.value;
+}
+
+TEST(Orrery, IsWithinAPercentOfBruteForceUnderTheSimulator) {
+  constexpr std::int64_t kMostPlans = 800;
+  int compared = 0;
+  for (std::uint64_t number = 0; number < 400 && compared < 8; ++number) {
+    if (tiny_world(number)->cluster.size() > 3) continue;
+    const std::string found = simulated(
+        number, [](models::Job&) {},
+        [&](const PlannerInput& input) -> std::string {
+          const PlannerResult counted =
+              run_planner("exhaustive", input, {{"most_plans", "3000"}, {"evaluate_top", "1"}});
+          if (!counted.report.complete || counted.report.plans_examined > kMostPlans)
+            return "large";
+          const PlannerResult brute = run_planner("exhaustive", input, {{"evaluate_top", "0"}});
+          // Stages of the embedding or the head alone are none of a draft's.
+          if (plan_of(brute) != nullptr && !draft_of(*plan_of(brute), input)) return "large";
+          const PlannerResult own =
+              run_planner("orrery", input, {{"seeds", "own"}, {"allowed", "as_others"}});
+          return fmt::format("{} {} {} against {}", seconds_of(brute, input),
+                             seconds_of(own, input), own.report.chosen, brute.report.chosen);
+        });
+    if (found == "large") continue;
+    std::istringstream numbers(found);
+    std::string brute, own;
+    numbers >> brute >> own;
+    ASSERT_FALSE(own.empty()) << found;
+    if (brute == "inf") {
+      EXPECT_EQ(own, "inf") << number;
+      continue;
+    }
+    EXPECT_LE(std::stod(own), 1.01 * std::stod(brute)) << "problem " << number << ": " << found;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 8);
+}
+
+TEST(Orrery, ItsBoundIsBelowEverySimulatedPlan) {
+  int judged = 0;
+  for (std::uint64_t number = 0; number < 16; ++number) {
+    const std::string found =
+        simulated(number, everything, [&](const PlannerInput& input) -> std::string {
+          const LowerBound bound = lower_bound(input, StageCosts(input));
+          std::string broken;
+          int plans = 0;
+          for (const char* name : {"orrery", "megatron_grid", "hethub", "hexiscale", "deepspeed"}) {
+            Options options;
+            if (name == std::string("orrery")) options = {{"budget", "60"}, {"seeds", "own"}};
+            const double seconds = seconds_of(run_planner(name, input, options), input);
+            if (seconds == kNever) continue;
+            ++plans;
+            if (seconds < bound.seconds.value) {
+              broken += fmt::format("{} takes {} s, bound {} s ({})\n", name, seconds,
+                                    bound.seconds.value, bound.what);
+            }
+          }
+          return broken.empty() ? std::to_string(plans) : broken;
+        });
+    EXPECT_EQ(found.find('s'), std::string::npos) << "problem " << number << ": " << found;
+    judged += std::atoi(found.c_str());
+  }
+  EXPECT_GE(judged, 55);
+}
+
+TEST(Orrery, FindsWhatOthersFindAndMore) {
+  int faster = 0;
+  for (std::uint64_t number = 0; number < 6; ++number) {
+    const std::string found =
+        simulated(number, everything, [&](const PlannerInput& input) -> std::string {
+          const double own = seconds_of(
+              run_planner("orrery", input, {{"seeds", "all"}, {"budget", "100"}}), input);
+          double best = kNever;
+          for (const char* name : {"megatron_grid", "hethub", "hexiscale", "hetu", "alpa"}) {
+            best = std::min(best,
+                            seconds_of(run_planner(name, input, {{"evaluate_top", "8"}}), input));
+          }
+          return own > best * (1 + 1e-9) ? fmt::format("{} s against {} s", own, best)
+                 : own < 0.98 * best     ? "faster"
+                                         : "";
+        });
+    EXPECT_EQ(found.find("against"), std::string::npos) << "problem " << number << ": " << found;
+    faster += found == "faster" ? 1 : 0;
+  }
+  EXPECT_GE(faster, 2);
+}
+
+TEST(Orrery, KeepsToWhatATargetRuns) {
+  World world(make_cluster({{"X", 300, 80, 4, 200, 2}, {"Y", 100, 40, 2, 32, 2}}, 5),
+              small_model(16), 32, 1024);
+  everything(world.job);
+  const PlannerResult megatron =
+      run_planner("orrery", world.input(), {{"target", "megatron"}, {"budget", "60"}});
+  const ir::Plan* plan = plan_of(megatron);
+  ASSERT_NE(plan, nullptr);
+  const ir::Pipeline& first = plan->pipelines.front();
+  const int degree = first.stages.front().segments.front().groups.front().tensor_parallel;
+  for (const ir::Pipeline& pipeline : plan->pipelines) {
+    EXPECT_EQ(pipeline.micro_batches, first.micro_batches);
+    EXPECT_EQ(pipeline.micro_batch_size, first.micro_batch_size);
+    for (const ir::Stage& stage : pipeline.stages) {
+      EXPECT_EQ(stage.segments.front().groups.front().tensor_parallel, degree);
+    }
+  }
+  const PlannerResult executor =
+      run_planner("orrery", world.input(), {{"target", "executor"}, {"budget", "60"}});
+  plan = plan_of(executor);
+  ASSERT_NE(plan, nullptr);
+  for (const ir::Pipeline& pipeline : plan->pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      EXPECT_EQ(stage.segments.front().groups.front().sequence, ir::SequenceParallelism::none);
+    }
+  }
+  const PlannerResult others =
+      run_planner("orrery", world.input(), {{"allowed", "as_others"}, {"budget", "60"}});
+  ASSERT_NE(plan_of(others), nullptr);
+  EXPECT_FALSE(plan_of(others)->communication.gradient_overlap);
+}
+
+TEST(OrreryDraft, OfAPlanIsThePlan) {
+  World world(make_cluster({{"X", 300, 80, 4, 200, 2}, {"Y", 100, 40, 2, 32, 2}}, 5),
+              small_model(16), 32, 1024);
+  everything(world.job);
+  int drafted = 0;
+  for (const char* name : {"megatron_grid", "hetu", "hexiscale", "autohet", "whale", "orrery"}) {
+    Options options;
+    if (name == std::string("orrery")) options = {{"budget", "40"}, {"seeds", "own"}};
+    const PlannerResult result = run_planner(name, world.input(), options);
+    const ir::Plan* plan = plan_of(result);
+    ASSERT_NE(plan, nullptr) << name;
+    const auto draft = draft_of(*plan, world.input());
+    if (!draft) continue;
+    ++drafted;
+    const ir::Plan again = plan_of(*draft, world.input());
+    EXPECT_EQ(world.defects(again), "") << name;
+    ASSERT_EQ(again.pipelines.size(), plan->pipelines.size()) << name;
+    EXPECT_EQ(draft_of(again, world.input()), draft) << name;
+    EXPECT_EQ(ir::devices_of(again), ir::devices_of(*plan)) << name;
+    EXPECT_EQ(ir::global_batch(again), ir::global_batch(*plan)) << name;
+    for (std::size_t p = 0; p < again.pipelines.size(); ++p) {
+      for (std::size_t s = 0; s < again.pipelines[p].stages.size(); ++s) {
+        EXPECT_EQ(again.pipelines[p].stages[s].segments.front().first_block,
+                  plan->pipelines[p].stages[s].segments.front().first_block)
+            << name;
+      }
+    }
+  }
+  EXPECT_GE(drafted, 5);
+}
+
+}  // namespace
+}  // namespace orrery::planners::orrery_test
