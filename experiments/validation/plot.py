@@ -28,7 +28,8 @@ def rows_of(folder, name):
         rows = [row for row in csv.DictReader(file) if row["error"]]
     for row in rows:
         row["set"] = SETS[name]
-        row.setdefault("gpus", int(row.get("tp", 1)) * int(row.get("pp", 1)) * int(row.get("dp", 1)))
+        if "gpus" not in row:
+            row["gpus"] = int(row["tp"]) * int(row["pp"]) * int(row["dp"])
     return rows
 
 

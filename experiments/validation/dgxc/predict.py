@@ -49,8 +49,8 @@ def set_of(name, task):
 
 
 def read(folder, problems):
-    """All rows. Fitted on: of each model, task, GPU type, precision and release the visible row with
-    the fewest GPUs; proxies with fewer layers are the same model."""
+    """All rows. Fitted on: of each model, task, GPU type, precision and release the visible row
+    with the fewest GPUs; proxies with fewer layers are the same model."""
     runs = [read_row(row) for row in tables.Table(
         f"{folder}/step_times.csv", ["id", "model", "gpu", "step_s"], problems)]
     smallest = {}

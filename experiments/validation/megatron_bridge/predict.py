@@ -13,13 +13,14 @@ from today import study  # noqa: E402
 from today.models import STAND_INS, model, packed  # noqa: E402
 from today.runs import Run  # noqa: E402
 
+DGXC = Path(__file__).with_name("parameters_of_dgxc.csv")
 DOCUMENT = 512  # tokens of an example that fine-tuning packs with others (assumed)
 # Releases before and after the kernels of experts were rewritten, by what their notes say.
 BEFORE, AFTER = ("25.09", "25.11", "26.02", "26.04"), ("26.06", "26.08")
 TARGET_EXPERTS, TARGET_DENSE = 0.10, 0.06
 
 
-def read_row(row):
+def read_row(row, found):
     name, task = row.text("model"), row.text("task")
     known = model(name)
     run = Run(id=row.text("id"), set=set_of(name, known),
@@ -33,6 +34,9 @@ def read_row(row):
               generation=row.text("container"))
     run.ends_count = (run.model.shape.layers % run.chunks != 0 and
                       (run.model.shape.layers + 2) % run.chunks == 0)
+    # Products in bf16 as dgxc's rows say: here gpt-oss alone has many of them.
+    given = study.taken_from(found, "H100" if run.gpu == "H100" else "GB200")
+    run.parameters = {"products": given["products"]} if given else {}
     rate = row.number("tokens_per_s_per_gpu")
     if rate is not None:
         run.measured = tokens(run) / (rate * run.gpus)
@@ -54,7 +58,8 @@ def set_of(name, known):
 def read(folder, problems):
     """All rows. Fitted on: every second measured row of models whose description is known, in the
     order of the table."""
-    runs = [read_row(row) for row in tables.Table(
+    found = study.read_parameters(DGXC, problems)
+    runs = [read_row(row, found) for row in tables.Table(
         f"{folder}/performance_summary.csv", ["id", "model", "gpu"], problems)]
     measured = [run for run in runs if run.measured is not None and run.set != "stand-ins"]
     for run in measured[::2]:
@@ -78,8 +83,8 @@ def free(runs):
     return [study.Free("low_products", "H100", on("H100")),
             study.Free("low_products", "B200/GB200", on("B200", "GB200")),
             study.Free("low_products", "B300/GB300", on("B300", "GB300")),
-            study.Free("products", "Blackwell", on("B200", "B300", "GB200", "GB300")),
-            study.Free("attention", "gpt-oss", sinks),
+            study.Free("attention", "gpt-oss to 26.04", sinks(BEFORE)),
+            study.Free("attention", "gpt-oss from 26.06", sinks(AFTER)),
             study.Free("gap"),
             study.Free("exposed"),
             study.Free("exposed_experts", "nodes of 8", experts_on("H100", "B200", "B300")),
@@ -89,9 +94,10 @@ def free(runs):
             study.Free("host", "25.09 to 26.02", of("25.09", "25.11", "26.02"))]
 
 
-def sinks(run):
-    """gpt-oss's attention has sinks, for which there was no fused kernel at first."""
-    return run.model.shape.name == "gpt_oss_120b" and run.generation in BEFORE
+def sinks(containers):
+    """gpt-oss's attention has sinks, for which kernels are slower, and were not fused at first."""
+    return lambda run: (run.model.shape.name == "gpt_oss_120b" and
+                        run.generation in containers)
 
 
 def lines(runs, unseen, line):

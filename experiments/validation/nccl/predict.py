@@ -77,9 +77,9 @@ def fit_node(rows):
     return found.point, left_out
 
 
-def line(name, rows, found):
+def line(name, rows, found, target=None):
     return errors.summarize(name, "bus_bandwidth", [found[row["id"]] for row in rows],
-                            [row["id"] for row in rows], TARGET)
+                            [row["id"] for row in rows], target)
 
 
 def main():
@@ -101,14 +101,16 @@ def main():
     sets = dict.fromkeys(row["set"] for row in rows if not row["fitted"])
     table = [line(f"{name}, from 1 MiB", [row for row in large if row["set"] == name], unseen)
              for name in sets]
-    table += [line("scored, from 1 MiB", [row for row in large if not row["fitted"]], unseen),
+    table += [line("scored, from 1 MiB", [row for row in large if not row["fitted"]], unseen,
+                   TARGET),
               line("dgx_h100, from 1 MiB, leave one out",
                    [row for row in large if row["fitted"]], unseen | out),
               line("the library's rings, from 1 MiB", large, plain)]
     size = math.fsum(abs(error) for error in out.values()) / len(out)
     parameters = [errors.Parameter(name, unit, value, [row["id"] for row in fitting], size)
                   for name, unit, value in zip(NAMES, UNITS, point)]
-    cells = [errors.Row(row["id"], row["set"], "bus_bandwidth", bus_bandwidth(seconds[row["id"]], row),
+    cells = [errors.Row(row["id"], row["set"], "bus_bandwidth",
+                        bus_bandwidth(seconds[row["id"]], row),
                         bus_bandwidth(1e-6 * row["measured"], row), row["size"] >= LARGE,
                         row["fitted"]) for row in rows]
     for file, text in (("parameters.csv", errors.parameters_csv("nccl", parameters)),

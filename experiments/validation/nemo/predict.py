@@ -38,7 +38,7 @@ def read_row(row, found):
               pp=row.count("pipeline_parallel"), cp=row.count("context_parallel"),
               precision="fp8")
     run.parameters = study.taken_from(
-        found, *(["H100"] if gpu == "H100" else ["B200/GB200", "Blackwell"]))
+        found, *(["H100"] if gpu == "H100" else ["B200/GB200"]))
     rate = row.number("tflops_per_gpu")
     if rate is not None:
         run.measured = model_flops(run) / (rate * 1e12 * run.gpus)

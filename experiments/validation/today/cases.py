@@ -20,24 +20,24 @@ GROUPS = 3  # of micro-batches that are simulated, each as large as the pipeline
 
 
 @dataclass
-class Built:
-    """A run, or a part of its micro-batches, ready to be simulated."""
-    training: orrery.Training
-    program: orrery.Program
-    segments: list
-    fold: object
-
-
-def schedule_of(run):
-    return "interleaved_1f1b" if run.virtual_stages > 1 else "1f1b"
-
-
-@dataclass
 class Fold:
     """What is simulated of a run."""
     replicas: int
     node: int  # GPUs of a node, so that what shared one still does
     rings: int  # that a node's replicas would have side by side
+
+
+@dataclass
+class Built:
+    """A run, or a part of its micro-batches, ready to be simulated."""
+    training: orrery.Training
+    program: orrery.Program
+    segments: list
+    fold: Fold
+
+
+def schedule_of(run):
+    return "interleaved_1f1b" if run.virtual_stages > 1 else "1f1b"
 
 
 def fold_of(run):
@@ -156,9 +156,10 @@ def shorten(run, built, parameters):
             members = float(len(groups[part.group].devices))
             if members > 1:
                 most = members * factor
-                share = (members - 1) / members
-                part.bytes *= hidden / built.fold.rings * (most - 1) / most / share
-                part.bytes += later_steps(run, built.fold, members, most) / share
+                carried = (members - 1) / members
+                part.bytes *= hidden / built.fold.rings * (most - 1) / most / carried
+                # Latencies count in full, of gathers that hide as well.
+                part.bytes += later_steps(run, built.fold, members, most) / carried
     program.collective_shapes = shapes
 
 

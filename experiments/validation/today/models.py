@@ -23,7 +23,8 @@ def deepseek_v3():
     hidden, heads = 7168, 128
     layer = Layer(hidden=hidden, heads=heads,
                   projections=((hidden, 1536 + 512 + 64, ""), (1536, heads * (128 + 64), "columns"),
-                               (512, heads * (128 + 128), "columns"), (heads * 128, hidden, "rows")),
+                               (512, heads * (128 + 128), "columns"),
+                               (heads * 128, hidden, "rows")),
                   query_width=192, value_width=128, kv_heads=heads, ffn=2048, gated=True,
                   experts=256, top_k=8, expert_ffn=2048)
     shape = orrery.load_shape("qwen3_235b_a22b").replace(

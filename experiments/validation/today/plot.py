@@ -28,10 +28,13 @@ def draw(axes, rows, looks):
     """Rows with gpus, error, use and set; `looks`: color and marker by set."""
     axes.axhspan(1 - BAND, 1 + BAND, color="#E4E4E4", linewidth=0)
     axes.axhline(1, color="#606060", linewidth=0.7)
+    sets = list(looks)
     for row in rows:
         color, marker = looks[row["set"]]
         hollow = row["use"] == "fitted"
-        axes.plot(float(row["gpus"]), 1 + float(row["error"]), marker=marker, markersize=3.2,
+        # Sets stand side by side where they have as many GPUs.
+        place = float(row["gpus"]) * 2 ** (0.09 * (sets.index(row["set"]) - (len(sets) - 1) / 2))
+        axes.plot(place, 1 + float(row["error"]), marker=marker, markersize=3.2,
                   linestyle="none", color=color, markerfacecolor="white" if hollow else color,
                   markeredgewidth=0.7, zorder=3)
     axes.set_xscale("log", base=2)

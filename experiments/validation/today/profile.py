@@ -4,7 +4,8 @@ parameters that dgxc's rows gave, so that every planner and every simulation can
 
     tools/orrery python experiments/validation/today/profile.py --gpu H100 --model llama3_405b \\
         --sequence-length 8192 --precision fp8 --out /tmp/h100.yaml
-    tools/orrery simulate plan.yaml --profile /tmp/h100.yaml --cluster mlperf_eos --model llama3_405b
+    tools/orrery simulate plan.yaml --profile /tmp/h100.yaml --cluster mlperf_eos \\
+        --model llama3_405b
 """
 
 import argparse
