@@ -45,6 +45,9 @@ bool unpack_files(const std::string& bytes, const std::string& folder) {
   std::map<std::string, std::string> files;
   for (std::size_t left = in.count(); left > 0; --left) {
     const std::string name = in.text();
+    // What is written stays in the folder.
+    const bool plain = !name.empty() && name.front() != '.' && fs::path(name).filename() == name;
+    if (!plain) return false;
     files[name] = in.text();
   }
   if (!in.complete() || files.empty()) return false;

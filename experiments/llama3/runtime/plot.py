@@ -34,6 +34,7 @@ def main():
                  hatch=style.HATCHES[place % len(style.HATCHES)])
     axes.axhline(0, color="black", linewidth=0.6)
     axes.set_xticks(range(len(cases)), [case.replace(" / ", "\n").replace("_", " ") for case in cases])
+    axes.tick_params(axis="x", labelsize="x-small")
     axes.set_ylabel("Tokens against the default (%)")
     axes.grid(axis="y")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(policies), columnspacing=1.0)
