@@ -21,8 +21,17 @@ namespace {
 constexpr std::size_t kElite = 16;
 /// Of those with one schedule and as many pipelines and stages.
 constexpr int kAlike = 3;
-/// Drafts that are priced for each one that is simulated.
+/// Drafts that are priced for each one that is simulated; of more devices fewer, as each takes
+/// longer.
 constexpr int kPricedForOne = 100;
+constexpr int kFewestForOne = 8;
+constexpr std::size_t kDevicesForAll = 240;
+
+int priced_for_one(const PlannerInput& input) {
+  if (input.devices.size() <= kDevicesForAll) return kPricedForOne;
+  return std::max(kFewestForOne,
+                  static_cast<int>(kPricedForOne * kDevicesForAll / input.devices.size()));
+}
 /// Own seeds that are simulated.
 constexpr std::size_t kOwnSeeds = 10;
 /// A draft is simulated when its price promises at most this share of the best value.
@@ -372,7 +381,7 @@ void OrrerySearch::polish_seeds() {
     if (!judged_[seed].draft || judged_[seed].preview == kNever) continue;
     const Draft start = *judged_[seed].draft;
     const DraftCosts::View view = judged_[seed].view;
-    if (auto found = walk(start, view, 3 * kPricedForOne, 0.01)) {
+    if (auto found = walk(start, view, 3 * priced_for_one(input_), 0.01)) {
       judge(std::move(*found), seed, "");
     }
   }
@@ -404,7 +413,7 @@ void OrrerySearch::climb() {
     const double progress = static_cast<double>(report_.work) /
                             static_cast<double>(std::max<std::int64_t>(1, budget()));
     const bool tune = rng_.bernoulli(0.3 + 0.4 * progress);
-    const int steps = tune ? kPricedForOne / 2 : 2 * kPricedForOne;
+    const int steps = tune ? priced_for_one(input_) / 2 : 2 * priced_for_one(input_);
     const double heat = tune ? 0.002 : 0.004 * std::pow(10, rng_.uniform());
     const Draft start = *judged_[parent].draft;
     const DraftCosts::View view = judged_[parent].view;
@@ -440,8 +449,8 @@ std::string OrrerySearch::story() const {
   }
   std::string text = fmt::format("began with the {}: {:.4g} s", seed.what, seed.seconds);
   if (!parts.empty()) {
-    text += fmt::format("; {} steps, of which gained most: {}", line.size() - 1,
-                        fmt::join(parts, ", "));
+    text += fmt::format("; {} step{}, of which gained most: {}", line.size() - 1,
+                        line.size() == 2 ? "" : "s", fmt::join(parts, ", "));
   }
   return text;
 }

@@ -17,8 +17,11 @@ namespace {
 constexpr std::size_t kMostSplitTypes = 4;
 /// Combinations of a set of types that are kept for each size of micro-batches.
 constexpr std::size_t kKeptOfSet = 5;
-/// Combinations of sets whose whole draft is priced.
+/// Combinations of sets whose whole draft is priced: at most, and at least; of larger clusters
+/// fewer, as each takes longer.
 constexpr std::size_t kPricedDrafts = 256;
+constexpr std::size_t kFewestPriced = 16;
+constexpr std::size_t kDevicesOfAllSeeds = 240;
 
 /// Tensor-parallel groups of one GPU type, node by node.
 using Units = std::vector<std::vector<DeviceId>>;
@@ -261,7 +264,10 @@ class SeedSearch {
     }
     std::stable_sort(all.begin(), all.end(),
                      [](const Combination& a, const Combination& b) { return a.time < b.time; });
-    if (all.size() > kPricedDrafts) all.resize(kPricedDrafts);
+    const std::size_t most = std::clamp(
+        kPricedDrafts * kDevicesOfAllSeeds / std::max<std::size_t>(1, input_.devices.size()),
+        kFewestPriced, kPricedDrafts);
+    if (all.size() > most) all.resize(most);
     for (const Combination& combination : all) {
       if (canceled(input_)) return;
       for (const bool compact : {true, false}) offer(base, combination.sets, compact);

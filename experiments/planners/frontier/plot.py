@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+"""The Orrery planner beside the others: draws, for each cluster and both jobs, simulated times over
+the proven lower bound, and writes table.md. Reads runs.csv and the notes of the Orrery planner's
+runs, where its bound stands."""
+
+import re
+import statistics
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "experiments"))
+import style  # noqa: E402
+from style import plt  # noqa: E402
+
+OWN = "orrery"
+JOBS = {"as_others": "only what the others were allowed", "everything": "everything allowed"}
+
+
+def line(cells):
+    return "| " + " | ".join(str(each).replace("|", "\\|") for each in cells) + " |"
+
+
+def table(head, rows):
+    return "\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)])
+
+
+def seconds(row):
+    fits = row is not None and row["status"] == "ok" and str(row["fits"]).lower() == "true"
+    return row["iteration_time_s"] if fits else None
+
+
+class Frontier:
+    def __init__(self, runs):
+        self.folder = Path(runs).parent
+        self.rows = {(row["case"], row["allowed"], row["planner"]): row
+                     for row in style.read(runs)}
+        self.cases = list(dict.fromkeys(key[0] for key in self.rows))
+        self.planners = list(dict.fromkeys(key[2] for key in self.rows))
+
+    def time(self, case, job, planner):
+        return seconds(self.rows.get((case, job, planner)))
+
+    def best(self, case, job):
+        """(seconds, planner) of the best of the others."""
+        return min((time, planner) for planner in self.planners if planner != OWN
+                   and (time := self.time(case, job, planner)))
+
+    def bound(self, case, job):
+        """Seconds, from the notes of the run."""
+        log = self.folder / "runs" / self.rows[case, job, OWN]["run"] / "log.txt"
+        found = re.search(r"lower bound ([0-9.e+-]+) s", log.read_text(encoding="utf-8"))
+        if not found:
+            raise SystemExit(f"{log} has no lower bound")
+        return float(found[1])
+
+    def compared(self):
+        """(case, job) that both sides have."""
+        return [(case, job) for case in self.cases for job in JOBS
+                if self.time(case, job, OWN)
+                and any(self.time(case, job, other) for other in self.planners if other != OWN)]
+
+    def text(self):
+        rows = []
+        for case in self.cases:
+            cells = []
+            for job in JOBS:
+                if (case, job) not in self.compared():
+                    cells += ["", "", "", ""]
+                    continue
+                own, (best, planner) = self.time(case, job, OWN), self.best(case, job)
+                bound = self.bound(case, job)
+                cells += [f"{best:.4g} s (`{planner}`)", f"{own:.4g} s",
+                          f"{100 * (own / best - 1):+.1f} %", f"{own / bound:.2f}"]
+            shown = next(self.rows[case, job, OWN] for job in JOBS if (case, job, OWN) in self.rows)
+            rows.append([f"`{shown['cluster']}`, {shown['model']}", *cells])
+        head = ["cluster, model"]
+        for words in JOBS.values():
+            head += [f"{words}: best of the others", "Orrery", "difference", "over the bound"]
+        text = table(head, rows) + "\n\n"
+        for job, words in JOBS.items():
+            gains = [1 - self.time(case, which, OWN) / self.best(case, which)[0]
+                     for case, which in self.compared() if which == job]
+            if gains:
+                text += (f"{words.capitalize()}: {100 * statistics.median(gains):.1f} % less time in "
+                         f"the median of {len(gains)}, {100 * min(gains):.1f} to "
+                         f"{100 * max(gains):.1f} %.\n")
+        return text
+
+
+def draw(found, out):
+    style.use()
+    figure, panels = plt.subplots(1, len(JOBS), figsize=(style.PAGE, 2.8), sharey=True)
+    for axes, (job, words) in zip(panels, JOBS.items()):
+        cases = [case for case, which in found.compared() if which == job]
+        for place, case in enumerate(cases):
+            bound = found.bound(case, job)
+            for planner in found.planners:
+                time = found.time(case, job, planner)
+                if time is None:
+                    continue
+                own = planner == OWN
+                axes.plot(place, time / bound, linestyle="none", marker="D" if own else "o",
+                          markersize=4 if own else 2.4, zorder=3 if own else 2,
+                          color=style.COLORS[1] if own else style.COLORS[0],
+                          alpha=1 if own else 0.5)
+        axes.set_yscale("log")
+        axes.set_ylim(1, 20)
+        axes.set_yticks([1, 2, 3, 5, 10, 20], ["1", "2", "3", "5", "10", "20"])
+        axes.minorticks_off()
+        axes.set_xticks(range(len(cases)), cases, rotation=35, ha="right")
+        axes.set_title(words.capitalize())
+        axes.grid(axis="y")
+    panels[0].set_ylabel("Simulated time over the bound")
+    handles = [plt.Line2D([], [], linestyle="none", marker="D", markersize=4,
+                          color=style.COLORS[1], label="The Orrery planner"),
+               plt.Line2D([], [], linestyle="none", marker="o", markersize=3,
+                          color=style.COLORS[0], label="Each of the others")]
+    panels[0].legend(handles=handles, loc="upper left")
+    style.save(figure, out, "frontier")
+
+
+def main():
+    arguments = style.arguments()
+    found = Frontier(arguments.runs)
+    Path(arguments.out).mkdir(parents=True, exist_ok=True)
+    Path(arguments.out, "table.md").write_text(found.text(), encoding="utf-8")
+    draw(found, arguments.out)
+
+
+if __name__ == "__main__":
+    main()
