@@ -27,7 +27,7 @@ def model_flops(run):
                             matrices * shape.ffn)
     weights = shape.layers * layer + shape.hidden * shape.vocabulary
     tokens = run.global_batch * run.sequence
-    return tokens * (6.0 * weights + 6.0 * shape.layers * head * run.sequence)
+    return tokens * (6.0 * weights + 12.0 * shape.layers * head * run.sequence)
 
 
 def read_row(row, found):
