@@ -28,7 +28,7 @@
 namespace orrery::executor {
 
 /// What this program cannot be run for, in words, all of it: Ulysses' and ring sequence
-/// parallelism, experts over groups of different degrees, convolution, ZeRO-3 with tied embeddings,
+/// parallelism, layers with experts beside layers without, convolution, ZeRO-3 with tied embeddings,
 /// tied embeddings whose ends a rank holds in different slices. Empty: it can.
 ///
 /// In Programs gradients are scattered once a round of synchronization, after its last backward

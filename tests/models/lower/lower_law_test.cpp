@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "models/lower/lower.h"
@@ -212,6 +213,34 @@ void expect_current_copies(const Features& features, std::uint64_t seeds) {
     }
     if (testing::Test::HasFailure()) return;
   }
+}
+
+/// What folding relies on (PartialProgram::steps).
+TEST(Synchronization, StepsAscendAndNoneHasGradientsAndParameters) {
+  int several = 0, gathers = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const RandomPlan random = random_plan(seed, {});
+    PartialProgram partial;
+    const ir::Program program =
+        lower(random.plan, worlds::one_node(random.devices), random.workload, Job{}, {}, &partial);
+    ASSERT_EQ(partial.steps.size(), program.collectives.size());
+    std::int32_t last = -1;
+    std::map<std::int32_t, std::set<ir::Purpose>> purposes;
+    for (std::size_t k = 0; k < partial.steps.size(); ++k) {
+      const ir::Purpose purpose = program.shape_of(program.collectives[k]).purpose;
+      if (partial.steps[k] < 0) continue;
+      EXPECT_LE(last, partial.steps[k]) << "seed " << seed << ", collective " << k;
+      last = std::max(last, partial.steps[k]);
+      purposes[partial.steps[k]].insert(purpose);
+      gathers += purpose == ir::Purpose::zero;
+    }
+    for (const auto& [step, all] : purposes) {
+      EXPECT_EQ(all.size(), 1u) << "seed " << seed << ", step " << step;
+    }
+    several += purposes.size() > 2;
+  }
+  EXPECT_GT(several, 10);
+  EXPECT_GT(gathers, 10);
 }
 
 TEST(Redundancy, CopiesOfTheNextStageComputeWhatOneRankComputes) {
