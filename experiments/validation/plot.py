@@ -25,7 +25,8 @@ SETS = {"mlperf": "MLPerf", "dgxc": "DGX Cloud", "megatron_bridge": "Megatron-Br
 def rows_of(folder, name):
     """Measured rows of a set. Tables of A100 studies have degrees in place of GPUs."""
     with open(folder / "breakdown.csv", newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["error"]]
+        rows = [row for row in csv.DictReader(file)
+                if row["error"] and row["use"] != "unscored"]
     for row in rows:
         row["set"] = SETS[name]
         if "gpus" not in row:

@@ -16,12 +16,14 @@ from matplotlib import pyplot as plt  # noqa: E402
 
 MARKERS = ["o", "s", "^", "D", "X", "v", "P", "<"]
 BAND = 0.05
+LOW, HIGH = 0.6, 1.4  # what is beyond stands at the edge
 
 
 def rows_of(path):
     """Measured rows of a breakdown.csv."""
     with open(path, newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if row["error"]]
+        return [row for row in csv.DictReader(file)
+                if row["error"] and row["use"] != "unscored"]
 
 
 def draw(axes, rows, looks):
@@ -34,15 +36,16 @@ def draw(axes, rows, looks):
         hollow = row["use"] == "fitted"
         # Sets stand side by side where they have as many GPUs.
         place = float(row["gpus"]) * 2 ** (0.09 * (sets.index(row["set"]) - (len(sets) - 1) / 2))
-        axes.plot(place, 1 + float(row["error"]), marker=marker, markersize=3.2,
+        ratio = min(max(1 + float(row["error"]), LOW), HIGH)
+        axes.plot(place, ratio, marker=marker, markersize=3.2,
                   linestyle="none", color=color, markerfacecolor="white" if hollow else color,
-                  markeredgewidth=0.7, zorder=3)
+                  markeredgewidth=0.7, zorder=3, clip_on=False)
     axes.set_xscale("log", base=2)
     counts = [2 ** power for power in range(0, 15, 2)]
     axes.set_xticks(counts, [f"{count:,}" for count in counts])
     axes.set_xlim(min(float(row["gpus"]) for row in rows) / 1.5,
                   max(float(row["gpus"]) for row in rows) * 1.5)
-    axes.set_ylim(0.6, 1.4)
+    axes.set_ylim(LOW, HIGH)
     axes.set_xlabel("GPUs")
     axes.set_ylabel("predicted / measured")
     axes.grid(axis="y")
@@ -50,7 +53,8 @@ def draw(axes, rows, looks):
 
 def looks_of(rows):
     sets = list(dict.fromkeys(row["set"] for row in rows))
-    return {name: (style.COLORS[place % len(style.COLORS)], MARKERS[place % len(MARKERS)])
+    colors, markers = len(style.COLORS), len(MARKERS)
+    return {name: (style.COLORS[place % colors], MARKERS[(place + 3 * (place // colors)) % markers])
             for place, name in enumerate(sets)}
 
 
