@@ -275,7 +275,7 @@ def section(document, title):
 
 def overview(results, old):
     """The figure, and all lines with a target in one table."""
-    causes = {(row["experiment"], row["set"]): row["component"]
+    causes = {(row["experiment"], row["set"], row["metric"]): row["component"]
               for row in read(ROOT / "experiments" / "validation" / "misses.csv")}
     found = []
     for title, place, _, _ in EXPERIMENTS:
@@ -285,10 +285,10 @@ def overview(results, old):
         for row in read(path):
             if row.get("target") and row["rows"] not in ("", "0"):
                 missed = verdict(row) == "**missed**"
-                cause = causes.get((place.partition("/")[2], row["set"]), "") if missed else ""
+                cause = causes.get((place.partition("/")[2], row["set"], row["metric"]), "")
                 found.append([title.partition(" (")[0], row["set"],
                               row["metric"].replace("_", " "), row["rows"], percent(row["target"]),
-                              percent(row["mean"]), verdict(row), cause])
+                              percent(row["mean"]), verdict(row), cause if missed else ""])
     if not found:
         return section(old, "At a glance") or ""
     return OVERVIEW.format(figure=FIGURE) + table(
