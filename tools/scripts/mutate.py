@@ -1,25 +1,29 @@
 #!/usr/bin/python3
-"""How many small faults do the tests notice? Breaks sampled lines of sim, models/lower, models/cost
-and planners one at a time (an operator, a constant, a condition, a statement), builds, runs the
-tests that see the folder, and says which share they noticed, by folder (docs/mutation.md).
+"""How many small faults do the tests notice? Samples lines of sim, models/lower, models/cost and
+planners and plants a fault in each (an operator, a constant, a condition, a statement) behind a
+switch that is read once: `a < b` becomes `(mutant(17) ? (a <= b) : (a < b))`. One build has all
+faults; ORRERY_MUTANT=17 makes the 17th real (docs/testing.md has the results).
 
     tools/scripts/mutate.py --tree TREE [--count 100] [--seed 1] [--minutes M]
-    tools/scripts/mutate.py --report        writes docs/mutation.md from the results
+    tools/scripts/mutate.py --report        writes the table of docs/testing.md from the results
 
-TREE is a checkout of its own, configured and built as usual, that nobody else works in, for example
-`git clone . /tmp/broken`, at the commit of this one and without changes. It is broken in place: each
-fault is taken back before the next, after an error or a signal, and, where the script was killed, at
-its next start. Results are appended to tests/mutation.csv of this tree, one line a fault; a call
-goes on where the last one ended, while TREE stands at the same commit. The sample takes the folders
-by turns, and lines of a folder in random order, so that its beginning is a fair sample too. A fault that does not compile is no fault: the next one is
-taken. A fault that changes nothing anybody could see (an equivalent one) counts as missed."""
+TREE is a checkout of its own at the commit of this one, configured as usual, that nobody else works
+in, for example `git clone . /tmp/broken`. Faults that do not compile (constant expressions, units)
+are none, and the next are taken. First every test of the labels unit, law and golden runs without a
+fault, which says how long it takes and which faults it reaches. Then each fault meets the tests
+that reach it, those of its own folder first, then the quick ones, until one fails or takes ten
+times as long. Results are appended to tests/mutation.csv of this tree, one line a fault; a call
+goes on where the last one ended. The sample takes the folders by turns. A fault that nobody could
+see (an equivalent one) counts as missed; what was found about those that were missed stands in the
+column `note`."""
 
 import argparse
 import csv
 import itertools
+import json
 import random
 import re
-import signal
+import shutil
 import subprocess
 import sys
 import time
@@ -27,81 +31,192 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "mutation.csv"
-REPORT = ROOT / "docs" / "mutation.md"
-COLUMNS = ["number", "seed", "commit", "folder", "file", "line", "kind", "before", "after", "verdict", "by",
-           "seconds"]
-# Folder of the sources: programs to build and tests to run, near ones first.
-WIDE = (["experiments_tests"], "^experiments_(golden|replay|case_study|mixed_length|plan|sweep)")
-FOLDERS = {
-    "sim": [(["sim_flow_tests", "sim_iteration_tests", "sim_replay_tests"], "^sim_"),
-            (["planners_recovery_tests"], "^planners_recovery_replay"), WIDE],
-    "models/lower": [(["models_lower_tests", "models_check_tests"], "^models_(lower|check)"),
-                     (["sim_iteration_tests", "models_reshard_tests"],
-                      "^(sim_iteration|models_reshard)"),
-                     (["executor_engine_tests"], "^executor_engine_(equality|planners)"), WIDE],
-    "models/cost": [(["models_cost_tests"], "^models_cost"),
-                    (["sim_iteration_tests"], "^sim_iteration"),
-                    (["planners_tests"], "^planners_"), WIDE],
-    "planners": [(["planners_tests", "planners_kit_tests", "planners_recovery_tests"],
-                  "^planners_"), WIDE],
+REPORT = ROOT / "docs" / "testing.md"
+MARK = "<!-- Below: written by tools/scripts/mutate.py --report from tests/mutation.csv. -->"
+COLUMNS = ["number", "seed", "commit", "folder", "file", "line", "kind", "before", "after",
+           "verdict", "by", "tests", "seconds", "note"]
+FOLDERS = ["sim", "models/lower", "models/cost", "planners"]
+LABELS = "^(unit|law|golden)$"
+SPARE = 1.4  # Faults planted for each that is wanted: some do not compile.
+SLOWEST = 10  # Times as long as without a fault,
+LEAST = 240  # but at least so many seconds: the machine may be busy.
+SWITCH = "models/base/mutant.h"
+SWITCH_TEXT = """#pragma once
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+namespace orrery {
+/// Whether fault `number` is on. Notes in a file that it was asked for.
+inline bool mutant(int number) {
+  static const char* chosen = std::getenv("ORRERY_MUTANT");
+  static const int on = chosen == nullptr ? -1 : std::atoi(chosen);
+  static const char* reached = std::getenv("ORRERY_MUTANTS_REACHED");
+  static std::atomic<bool> seen[4096];
+  if (reached != nullptr && !seen[number].exchange(true)) {
+    const std::string line = std::to_string(number) + "\\n";
+    const int file = ::open(reached, O_WRONLY | O_APPEND | O_CREAT, 0600);
+    if (file >= 0 && ::write(file, line.data(), line.size()) > 0) ::close(file);
+  }
+  return number == on;
 }
-TEST_LIMIT = 900  # seconds of one test, on a busy machine; a loop without end is noticed too
-BUILD = Path("build") / "release"
+}  // namespace orrery
+"""
 
 OPERATORS = [(" < ", " <= "), (" <= ", " < "), (" > ", " >= "), (" >= ", " > "), (" == ", " != "),
              (" != ", " == "), (" && ", " || "), (" || ", " && "), (" + ", " - "), (" - ", " + "),
-             (" * ", " / "), (" / ", " * "), (" += ", " -= "), (" -= ", " += "),
-             ("std::min(", "std::max("), ("std::max(", "std::min("), ("return true", "return false"),
-             ("return false", "return true"), ("++", "--")]
-NUMBER = re.compile(r"(?<![\w.\"<])(\d+(?:\.\d+)?)(?![\w.\">])")
-CONDITION = re.compile(r"^(\s*(?:\} else )?(?:if|while) \()(.*)(\)(?: \{| [\w].*;)?)$")
-STATEMENT = re.compile(r"^\s+[A-Za-z_][\w.\[\]\->:()]*(?: [-+*/]?= .*|\(.*\));$")
+             (" * ", " / "), (" / ", " * ")]
+CALLS = [("std::min(", "std::max("), ("std::max(", "std::min(")]
+RETURNS = [("return true;", "false"), ("return false;", "true")]
+NUMBER = re.compile(r"(?<![\w.\"'<])(\d+(?:\.\d+)?)(?![\w.\"'>])")
+CONDITION = re.compile(r"^\s*(?:\} else )?(?:if|while) \(")
+CHANGE = re.compile(r"^\s+[\w.\[\]\->()]+ ([-+])= .*;$")
+STATEMENT = re.compile(r"^\s+(?!return\b|break\b|continue\b|throw\b|delete\b)"
+                       r"[A-Za-z_][\w.\[\]\->:()]*(?: [-+*/]?= .*|\(.*\));$")
 # Lines whose fault would say little: texts, checks of our own bugs, declarations.
-SKIPPED = re.compile(r"^\s*(//|#|\*|using |namespace |template|static_assert|struct |class |friend |"
-                     r"return \{\}|case |public:|private:|protected:|ORRERY_CHECK)|\"|operator|"
-                     r"ORRERY_CHECK|describe\(|= default|= delete|v\.(optional|required|problem)")
+SKIPPED = re.compile(r"^\S|^\s*(//|#|\*|using |namespace |template|static_assert|struct |class |friend |"
+                     r"return \{\}|case |public:|private:|protected:|ORRERY_CHECK|static )|\"|operator|"
+                     r"constexpr|enum |ORRERY_CHECK|describe\(|= default|= delete|"
+                     r"v\.(optional|required|problem)|\.reserve\(")
+CHOSEN = "@chosen@"
+OPENING, CLOSING = "([{", ")]}"
 
 
-def faults_of(line, previous):
-    """All (kind, broken line). `previous`: the line of code before."""
-    if SKIPPED.search(line) or not line.strip():
+def mask(text):
+    """The text with comments and the insides of literals blank, of equal length."""
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
+                         re.S)
+    return pattern.sub(lambda m: re.sub(r"[^\n]", "~", m[0]), text)
+
+
+def closing(code, start):
+    """Place after the bracket that closes the one before `start`."""
+    depth = 1
+    while depth > 0:
+        depth += (code[start] in OPENING) - (code[start] in CLOSING)
+        start += 1
+    return start
+
+
+def bounds(code, at, end, logical):
+    """The expression around the operator at [at, end): [begin, stop)."""
+    stops = (",", "?", " :", " =", "return", " ||", "<<", ">>", "+=", "-=", "*=", "/=")
+    stops += () if logical else (" &&",)
+    begin, depth = at, 0
+    while True:
+        begin -= 1
+        character = code[begin]
+        if character in CLOSING:
+            depth += 1
+        elif character in OPENING:
+            if depth == 0:
+                break
+            depth -= 1
+        elif depth == 0 and character in ";":
+            break
+        elif depth == 0 and character.isspace() and code.endswith(stops, 0, begin):
+            break
+    begin += 1
+    stop, depth = end, 0
+    while True:
+        character = code[stop]
+        if character in OPENING:
+            depth += 1
+        elif character in CLOSING:
+            if depth == 0:
+                break
+            depth -= 1
+        elif depth == 0 and (character in ";," or any(
+                code.startswith(one, stop) for one in (" ?", " : ", " || ", " << ", " >> ", " =") +
+                (() if logical else (" && ",)))):
+            if not code.startswith(" ==", stop):
+                break
+        stop += 1
+    while code[begin].isspace():
+        begin += 1
+    return begin, stop
+
+
+def faults_of(text, code, start, line, previous):
+    """All (kind, begin, end, broken text, what it becomes) of a line that begins at `start`.
+    `previous`: the line of code before. CHOSEN in what it becomes is the switch."""
+    masked = code[start:start + len(line)]
+    if SKIPPED.search(line) or not masked.strip():
         return []
-    code = line.split("//")[0]
     found = []
+
+    def choice(kind, begin, end, broken):
+        old = text[begin:end]
+        found.append((kind, begin, end, broken, f"({CHOSEN} ? ({broken}) : ({old}))"))
+
     for old, new in OPERATORS:
-        if old in ("++",) and "for (" in code:
-            continue  # a loop without end
-        at = code.find(old)
+        at = masked.find(old)
         while at >= 0:
-            found.append(("operator", line[:at] + new + line[at + len(old):]))
-            at = code.find(old, at + 1)
-    for number in NUMBER.finditer(code):
-        text = number[1]
-        new = str(float(text) * 2) if "." in text else str(int(text) + 1)
-        found.append(("constant", line[:number.start()] + new + line[number.end():]))
-    condition = CONDITION.match(code)
-    if condition and condition[2].count("(") == condition[2].count(")") and \
-            "auto" not in condition[2] and ";" not in condition[2]:
-        found.append(("condition", f"{condition[1]}!({condition[2]}){condition[3]}"))
-    if previous.endswith((";", "{", "}", ":")) and STATEMENT.match(code) and not re.match(r"^\s+(return|break|continue|throw|delete)\b", code):
-        found.append(("statement", re.match(r"^\s*", line)[0] + ";"))
+            first = start + at
+            begin, end = bounds(code, first, first + len(old), old in (" && ", " || "))
+            choice("operator", begin, end,
+                   text[begin:first] + new + text[first + len(old):end])
+            at = masked.find(old, at + 1)
+    for old, new in CALLS:
+        at = masked.find(old)
+        while at >= 0:
+            begin = start + at
+            end = closing(code, begin + len(old))
+            choice("operator", begin, end, new + text[begin + len(old):end])
+            at = masked.find(old, at + 1)
+    for old, new in RETURNS:
+        at = masked.find(old)
+        if at >= 0:
+            choice("constant", start + at + len("return "), start + at + len(old) - 1, new)
+    for number in NUMBER.finditer(masked):
+        value = number[1]
+        choice("constant", start + number.start(), start + number.end(),
+               str(float(value) * 2) if "." in value else str(int(value) + 1))
+    condition = CONDITION.match(masked)
+    if condition:
+        begin = start + condition.end()
+        end = closing(code, begin) - 1
+        inner = text[begin:end]
+        if ";" not in inner and "auto" not in inner and " = " not in inner:
+            found.append(("condition", begin, end, f"!({inner})",
+                          f"{CHOSEN} != static_cast<bool>({inner})"))
+    if previous.endswith((";", "{", "}", ":")):
+        whole = (start + len(line) - len(line.lstrip()), start + len(line.rstrip()))
+        body = text[whole[0]:whole[1]]
+        change = CHANGE.match(masked.rstrip())
+        if change:
+            other = "-=" if change[1] == "+" else "+="
+            broken = body.replace(f"{change[1]}=", other, 1)
+            found.append(("operator", *whole, broken, f"{{ if ({CHOSEN}) {broken} else {body} }}"))
+        if STATEMENT.match(masked.rstrip()):
+            found.append(("statement", *whole, ";", f"if (!{CHOSEN}) {body}"))
     return found
 
 
+def sources(tree, folder):
+    listed = git(tree, "ls-files", "--", f"{folder}/*.cpp").split()
+    return sorted(listed, key=lambda name: Path(name).parts)
+
+
 def sample(tree, seed):
-    """All faults, one of each line that has any, in random order, folders by turns."""
+    """One fault of each line that has any, in random order, folders by turns."""
     generator = random.Random(seed)
     by_folder = []
     for folder in FOLDERS:
         drawn = []
-        for path in sorted((tree / folder).rglob("*.cpp")):
-            previous = ""
-            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-                faults = faults_of(line, previous)
-                previous = line.split("//")[0].rstrip() or previous
+        for name in sources(tree, folder):
+            text = git(tree, "show", f"HEAD:{name}")
+            code = mask(text)
+            previous, start = "", 0
+            for number, line in enumerate(text.splitlines(keepends=True), 1):
+                faults = faults_of(text, code, start, line, previous)
+                previous = code[start:start + len(line)].rstrip("~ \n") or previous
+                start += len(line)
                 if faults:
-                    kind, broken = generator.choice(faults)
-                    drawn.append((folder, str(path.relative_to(tree)), number, kind, line, broken))
+                    drawn.append((folder, name, number, *generator.choice(faults)))
         generator.shuffle(drawn)
         by_folder.append(drawn)
     turns = itertools.zip_longest(*by_folder)
@@ -113,37 +228,113 @@ def git(tree, *arguments):
                           text=True).stdout
 
 
-def restore(tree):
-    git(tree, "checkout", "--", *FOLDERS)
+def plant(tree, faults):
+    """Writes the faults, by number, into the tree, each file as it would be with just them."""
+    by_file = {}
+    for number, fault in faults.items():
+        by_file.setdefault(fault[1], []).append((number, fault))
+    for folder in FOLDERS:
+        for name in sources(tree, folder):
+            path = tree / name
+            text = git(tree, "show", f"HEAD:{name}")
+            own = sorted(by_file.get(name, []), key=lambda one: -one[1][4])
+            limit = len(text)
+            for number, (_, _, _, _, begin, end, _, becomes) in own:
+                if end > limit:
+                    continue  # Inside another fault's expression.
+                becomes = becomes.replace(CHOSEN, f"::orrery::mutant({number})", 1)
+                text = text[:begin] + becomes + text[end:]
+                limit = begin
+            if own:
+                text = f'#include "{SWITCH}"\n{text}'
+            if path.read_text(encoding="utf-8") != text:
+                path.write_text(text, encoding="utf-8")
 
 
-def stopped(number, _):
-    raise KeyboardInterrupt(f"signal {number}")
+def planted(tree, faults):
+    """Numbers whose switch stands in the tree."""
+    found = set()
+    for name in {fault[1] for fault in faults.values()}:
+        text = (tree / name).read_text(encoding="utf-8")
+        found |= {int(number) for number in re.findall(r"::orrery::mutant\((\d+)\)", text)}
+    return found
 
 
-def run(tree, command, limit=None):
-    """Whether it succeeded, and what it printed."""
-    try:
-        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=limit,
-                              errors="replace")
-    except subprocess.TimeoutExpired:
-        return False, "took too long"
-    return done.returncode == 0, done.stdout + done.stderr
+def build(tree, faults):
+    """Builds; takes out what does not compile."""
+    switch = tree / SWITCH
+    if not switch.exists() or switch.read_text(encoding="utf-8") != SWITCH_TEXT:
+        switch.write_text(SWITCH_TEXT, encoding="utf-8")
+    while True:
+        plant(tree, faults)
+        stands = planted(tree, faults)
+        for number in set(faults) - stands:
+            del faults[number]
+        done = subprocess.run(["ninja", "-C", "build/release", "-j2", "-k", "0"], cwd=tree,
+                              capture_output=True, text=True, errors="replace")
+        if done.returncode == 0:
+            return
+        places = {(Path(file).name, int(line) - 1)
+                  for file, line in re.findall(r"(\S+\.cpp):(\d+):\d+: error", done.stdout)}
+        bad = {number for number, (_, name, at, *_) in faults.items()
+               if any(Path(name).name == file and abs(at - line) <= 3 for file, line in places)}
+        if not bad:
+            sys.exit(done.stdout[-5000:] + "\nThe tree does not build.")
+        print(f"{len(bad)} faults do not compile", flush=True)
+        for number in bad:
+            del faults[number]
 
 
-def judge(tree, folder):
-    """(verdict, the test that noticed)."""
-    for programs, tests in FOLDERS[folder]:
-        built, _ = run(tree, ["ninja", "-C", str(BUILD), "-j2", *programs])
-        if not built:
-            return "not built", ""
-        passed, text = run(tree, ["ctest", "--test-dir", str(BUILD), "-R", tests,
-                                  "--stop-on-failure", "--timeout", str(TEST_LIMIT)])
-        if not passed:
-            listed = text.partition("The following tests FAILED")[2]  # Skipped ones stand before.
-            failed = re.search(r"\d+ - (\S+) \(", listed)
-            return "noticed", failed[1] if failed else "ctest"
-    return "missed", ""
+def ctest(tree, *arguments, environment=(), limit=None):
+    shutil.rmtree(tree / "build/release/cache", ignore_errors=True)  # It knows of no faults.
+    command = ["env", *environment, "ctest", "--test-dir", "build/release", *arguments]
+    if limit:
+        command += ["--timeout", str(round(limit))]
+    return subprocess.run(command, cwd=tree, capture_output=True, text=True, errors="replace")
+
+
+def record(tree, notes):
+    """By test: seconds, and numbers of the faults that it reaches. Those that fail are left out."""
+    names = [test["name"] for test in
+             json.loads(ctest(tree, "--show-only=json-v1", "-L", LABELS).stdout)["tests"]]
+    known = json.loads(notes.read_text()) if notes.exists() else {}
+    reached = tree / "build" / "reached.txt"
+    for name in names:
+        if name in known:
+            continue
+        reached.unlink(missing_ok=True)
+        began = time.monotonic()
+        done = ctest(tree, "-R", f"^{re.escape(name)}$",
+                     environment=(f"ORRERY_MUTANTS_REACHED={reached}",))
+        seconds = time.monotonic() - began
+        text = reached.read_text() if reached.exists() else ""
+        numbers = sorted({int(line) for line in text.split()})
+        if done.returncode != 0:
+            print(f"{name} fails without a fault and is left out", flush=True)
+            numbers = []
+        known[name] = [round(seconds, 2), numbers]
+        notes.write_text(json.dumps(known))
+    return known
+
+
+def judge(tree, number, fault, tests, budget):
+    """(verdict, the test that noticed, tests that ran). `budget`: seconds that they take without a
+    fault, at most; those of the own folder run in any case."""
+    own = str(Path(fault[1]).parent).replace("/", "_")
+    near = fault[0].replace("/", "_")
+    reaching = [(not name.startswith(own), not name.startswith(near), seconds, name)
+                for name, (seconds, numbers) in tests.items() if number in numbers]
+    ran = 0
+    for far, _, seconds, name in sorted(reaching):
+        budget -= seconds
+        if far and budget < 0:
+            continue
+        ran += 1
+        done = ctest(tree, "-R", f"^{re.escape(name)}$", environment=(f"ORRERY_MUTANT={number}",),
+                     limit=max(LEAST, SLOWEST * seconds))
+        if done.returncode != 0:
+            return "noticed", name, ran
+    return ("missed" if reaching else "not reached"), "", ran
 
 
 def read_results():
@@ -164,75 +355,76 @@ def append(row):
 
 def mutate(options):
     tree = Path(options.tree).resolve()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stopped)
-    restore(tree)  # what a killed call left behind
-    if git(tree, "status", "--porcelain", "--untracked-files=no").strip():
-        sys.exit(f"{tree} has changes of its own")
     commit = git(tree, "rev-parse", "--short=12", "HEAD").strip()
-    earlier = [row for row in read_results()
-              if int(row["seed"]) == options.seed and row["commit"] == commit]
-    done = {int(row["number"]) for row in earlier}
-    judged = sum(row["verdict"] != "not built" for row in earlier)
-    for folder in FOLDERS:
-        verdict, by = judge(tree, folder)
-        if verdict != "missed":
-            sys.exit(f"{folder} is broken before any fault: {verdict} {by}")
+    others = [f":!{folder}" for folder in FOLDERS]  # Faults of an earlier call may stand there.
+    if git(tree, "status", "--porcelain", "--untracked-files=no", "--", ".", *others).strip():
+        sys.exit(f"{tree} has changes of its own")
     end = time.monotonic() + 60 * options.minutes
-    print(f"{commit}: {judged} faults are judged already", flush=True)
-    for number, (folder, file, line, kind, before, after) in enumerate(sample(tree, options.seed)):
-        if judged >= options.count or time.monotonic() > end:
+    drawn = dict(enumerate(sample(tree, options.seed)[:round(SPARE * options.count)]))
+    notes = tree / "build" / f"mutants-{commit}-{options.seed}-{options.count}.json"
+    chosen = tree / "build" / f"planted-{commit}-{options.seed}-{options.count}.json"
+    if chosen.exists():
+        drawn = {number: drawn[number] for number in json.loads(chosen.read_text())}
+    build(tree, drawn)
+    chosen.write_text(json.dumps(sorted(drawn)))
+    faults = dict(list(drawn.items())[:options.count])
+    print(f"{commit}: {len(faults)} faults are planted", flush=True)
+    tests = record(tree, notes)
+    done = {int(row["number"]) for row in read_results()
+            if int(row["seed"]) == options.seed and row["commit"] == commit}
+    for number, fault in faults.items():
+        if time.monotonic() > end:
             break
         if number in done:
             continue
-        path = tree / file
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        lines[line - 1] = after + "\n"
+        folder, file, line, kind, begin, stop, broken, _ = fault
+        before = git(tree, "show", f"HEAD:{file}")[begin:stop]
         began = time.monotonic()
-        try:
-            path.write_text("".join(lines), encoding="utf-8")
-            verdict, by = judge(tree, folder)
-        finally:
-            restore(tree)
-        judged += verdict != "not built"
+        verdict, by, ran = judge(tree, number, fault, tests, options.budget)
         append({"number": number, "seed": options.seed, "commit": commit, "folder": folder,
-                "file": file, "line": line, "kind": kind, "before": before.strip(), "after": after.strip(),
-                "verdict": verdict, "by": by, "seconds": round(time.monotonic() - began)})
-        print(f"{judged}/{options.count} {file}:{line} {kind}: {verdict} {by}", flush=True)
+                "file": file, "line": line, "kind": kind, "before": " ".join(before.split()),
+                "after": " ".join(broken.split()), "verdict": verdict, "by": by, "tests": ran,
+                "seconds": round(time.monotonic() - began), "note": ""})
+        print(f"{number} {file}:{line} {kind}: {verdict} {by}", flush=True)
 
 
 def share(rows):
     noticed = sum(row["verdict"] == "noticed" for row in rows)
-    return f"| {len(rows)} | {noticed} | {100 * noticed / len(rows):.0f} % |" if rows else "| 0 | | |"
+    percent = f"{100 * noticed / len(rows):.0f} %" if rows else ""
+    return f"| {len(rows)} | {noticed} | {percent} |"
 
 
 def report():
-    rows = [row for row in read_results() if row["verdict"] != "not built"]
-    text = ("# Faults that the tests notice\n\nWritten by `tools/scripts/mutate.py --report` from "
-            "`tests/mutation.csv`; do not edit. Each fault breaks one sampled line; the tests that "
-            "see its folder run. What was missed may be a fault that nobody could see.\n\n"
+    rows = read_results()
+    if not rows:
+        sys.exit(f"no results in {RESULTS}")
+    text = (f"{MARK}\n\nSeed {rows[0]['seed']} at commit {rows[0]['commit']}:\n\n"
             "| folder | faults | noticed | share |\n|---|---|---|---|\n")
     for folder in FOLDERS:
         text += f"| `{folder}` " + share([row for row in rows if row["folder"] == folder]) + "\n"
     text += "| all " + share(rows) + "\n\n| kind | faults | noticed | share |\n|---|---|---|---|\n"
     for kind in ("operator", "constant", "condition", "statement"):
         text += f"| {kind} " + share([row for row in rows if row["kind"] == kind]) + "\n"
-    text += "\nMissed:\n\n| place | line | broken |\n|---|---|---|\n"
+    text += "\nNot noticed:\n\n| place | is | became | what it is |\n|---|---|---|---|\n"
     for row in rows:
-        if row["verdict"] == "missed":
+        if row["verdict"] != "noticed":
             cells = [row[key].replace("|", "\\|") for key in ("before", "after")]
-            text += f"| `{row['file']}:{row['line']}` | `{cells[0]}` | `{cells[1]}` |\n"
-    REPORT.write_text(text, encoding="utf-8")
+            said = row["note"] or row["verdict"]
+            text += f"| `{row['file']}:{row['line']}` | `{cells[0]}` | `{cells[1]}` | {said} |\n"
+    page = REPORT.read_text(encoding="utf-8").split(MARK)[0]
+    REPORT.write_text(page + text, encoding="utf-8")
     print(REPORT)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tree", help="checkout that may be broken, configured and built")
+    parser.add_argument("--tree", help="checkout that may be broken, configured as usual")
     parser.add_argument("--count", type=int, default=100, help="faults that compile")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no fault later than this")
-    parser.add_argument("--report", action="store_true", help="write docs/mutation.md")
+    parser.add_argument("--minutes", type=float, default=1e9, help="judge no fault later than this")
+    parser.add_argument("--budget", type=float, default=1e9,
+                        help="seconds of tests for each fault, beyond those of its folder")
+    parser.add_argument("--report", action="store_true", help="write the table of docs/testing.md")
     options = parser.parse_args()
     if options.report:
         report()
