@@ -28,8 +28,8 @@
 namespace orrery::executor {
 
 /// What this program cannot be run for, in words, all of it: Ulysses' and ring sequence
-/// parallelism, layers with experts beside layers without, convolution, ZeRO-3 with tied embeddings,
-/// tied embeddings whose ends a rank holds in different slices. Empty: it can.
+/// parallelism, layers with experts beside layers without, convolution, ZeRO-3 with tied
+/// embeddings, tied embeddings whose ends a rank holds in different slices. Empty: it can.
 ///
 /// In Programs gradients are scattered once a round of synchronization, after its last backward
 /// pass, with any ZeRO stage. Deviation: until then each rank holds them whole, where ZeRO-2 and 3
