@@ -46,10 +46,6 @@ bool same_work(const models::Block& a, const models::Block& b) {
          a.output_bytes == b.output_bytes;
 }
 
-}  // namespace
-
-namespace {
-
 std::size_t hash_words(std::size_t count, const auto& word) {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (std::size_t i = 0; i < count; ++i) {
@@ -283,18 +279,21 @@ DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const DraftPipeline& pi
   const models::ScheduleEntry& schedule = models::schedule_entry(draft.schedule);
   const models::ScheduleQuery query = {static_cast<int>(stages), static_cast<int>(stage),
                                        pipeline.micro_batches, chunks};
-  const std::uint64_t key = Packed()
-                                .add(single ? group_class(own.groups[0]) : 0, 14)
-                                .add(place, 2)
-                                .add(layers, 9)
-                                .add(schedule.in_flight(query), 12)
-                                .add(own.groups[0].samples, 6)
-                                .add(draft.zero.stage, 2)
-                                .add(draft.zero.shard_group, 5)
-                                .add(draft.zero.stage > 0 ? replicas : 1, 10)
-                                .add(static_cast<int>(draft.schedule), 2)
-                                .add(std::min(chunks, 3), 2)
-                                .key();
+  const std::pair key{
+      Packed()
+          .add(single ? group_class(own.groups[0]) : 0, 24)
+          .add(place, 2)
+          .add(layers, 10)
+          .add(own.groups[0].samples, 8)
+          .add(static_cast<int>(draft.schedule), 2)
+          .key(),
+      Packed()
+          .add(schedule.in_flight(query), 16)
+          .add(schedule.splits_backward() ? schedule.weights_postponed(query) : 0, 16)
+          .add(draft.zero.stage, 2)
+          .add(draft.zero.shard_group, 10)
+          .add(draft.zero.stage > 0 ? replicas : 1, 16)
+          .key()};
   const bool cached = single && uniform_ && chunks == 1;
   if (cached) {
     if (const auto found = fits_.find(key); found != fits_.end()) return found->second;

@@ -127,7 +127,7 @@ class DraftCosts {
   mutable std::map<std::vector<double>, int> classes_;
   mutable std::unordered_map<std::uint64_t, PassTable> tables_;
   mutable std::unordered_map<std::uint64_t, PartMemory> memory_;
-  mutable std::unordered_map<std::uint64_t, StageFit> fits_;
+  mutable std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, StageFit, NumbersHash> fits_;
   mutable std::unordered_map<std::uint64_t, double> optimizer_;
   mutable std::unordered_map<std::vector<std::int32_t>, Hop, NumbersHash> hops_;
   mutable std::unordered_map<std::vector<DeviceId>, Ring, NumbersHash> rings_;

@@ -80,10 +80,11 @@ void describe(config::Visitor& v, OrrerySettings& s) {
   v.optional("allowed", s.allowed,
              "everything: all that the job allows, and gradients synchronized during the backward "
              "pass; as_others: without that overlap, which no other planner of the catalog uses.");
-  v.optional("target", s.target,
-             "For whom the plan must be executable. megatron: one tensor-parallel degree, equal "
-             "pipelines but for their layers; executor: Orrery's own (no sequence parallelism, no "
-             "ZeRO-3 with tensor parallelism).");
+  v.optional(
+      "target", s.target,
+      "For whom the plan must be executable. megatron: one tensor-parallel degree, pipelines "
+      "that are alike, whose stages may have unequal layers; executor: Orrery's own (no "
+      "sequence parallelism, no ZeRO-3 with tensor parallelism).");
   v.optional("objective", s.objective,
              "time of an iteration, or dollars for it: GPUs that a plan leaves out cost nothing.");
   v.optional("without", s.without, "A kind of move to leave out: for ablations.");
@@ -449,8 +450,9 @@ std::string OrrerySearch::story() const {
   }
   std::string text = fmt::format("began with the {}: {:.4g} s", seed.what, seed.seconds);
   if (!parts.empty()) {
-    text += fmt::format("; {} step{}, of which gained most: {}", line.size() - 1,
-                        line.size() == 2 ? "" : "s", fmt::join(parts, ", "));
+    text += line.size() == 2 ? fmt::format("; one step: {}", parts.front())
+                             : fmt::format("; {} steps, of which gained most: {}", line.size() - 1,
+                                           fmt::join(parts, ", "));
   }
   return text;
 }
