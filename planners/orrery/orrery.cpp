@@ -10,11 +10,9 @@ extern const PlannerEntry kOrrery;
 const PlannerEntry kOrrery = planner_entry<SearchPlanner<OrrerySearch, OrrerySettings>>(
     "orrery", "this project",
     "pipelines of any stages, tensor-parallel groups of any width, layers, batches and "
-    "recomputation "
-    "of each, schedule, ZeRO, overlap, devices left out: by moves from seeds, each step judged by "
-    "the evaluator",
+    "recomputation of each, schedule, ZeRO, overlap, devices left out: by moves from seeds, each "
+    "step judged by the evaluator",
     "what the evaluator does not see; Ulysses and ring attention, expert parallelism, stages of "
-    "the "
-    "embedding or the head alone");
+    "the embedding or the head alone");
 
 }  // namespace orrery::planners

@@ -224,7 +224,7 @@ TEST(Combine, OneTracePerGpuType) {
 
 TEST(Counts, MoreComingsAndGoingsThanMemoryHoldsAreAProblem) {
   std::string text;
-  for (int i = 0; i < 8; ++i) text += fmt::format("{},{}\n", 60 * i, i % 2 == 0 ? 1'000'000 : 0);
+  for (int i = 0; i < 60; ++i) text += fmt::format("{},{}\n", 60 * i, i % 2 == 0 ? 100'000 : 0);
   const File file(text);
   config::Diagnostics diagnostics;
   import_trace("aws", file.path(), {}, diagnostics);

@@ -187,7 +187,8 @@ models::PlanPointer home_plan(const PolicyInput& input, const std::vector<Device
 }
 
 bool draws(const std::string& planner) {
-  return planner == "hexiscale" || planner == "hexiscale_milp" || names_python(planner);
+  return planner == "hexiscale" || planner == "hexiscale_milp" || planner == "orrery" ||
+         names_python(planner);
 }
 
 void describe_planner(config::Visitor& v, std::string& planner, const char* doc) {
