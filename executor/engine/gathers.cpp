@@ -37,8 +37,9 @@ void ShardGathers::bring(BlockId block, TensorGroup& group) {
   for (const RankView::ShardGather& one : all) gather(one, parameters);
   spent_.nanoseconds += now_ns() - begin;
   spent_.cpu_nanoseconds += thread_cpu_ns() - begin_cpu;
-  for (const int parameter : view_.kept_by_first(block))
+  for (const int parameter : view_.kept_by_first(block)) {
     group.broadcast(parameters[parameter].weight);
+  }
 }
 
 void ShardGathers::gather(const RankView::ShardGather& what,
