@@ -602,7 +602,19 @@ const DraftCosts::Ends& DraftCosts::run(const Draft& draft, const DraftPipeline&
   const int count = static_cast<int>(stages.size());
   const int chunks = draft.virtual_stages;
   const int batches = pipeline.micro_batches;
-  const auto stretched = [&](const Hop& hop, const Hop& other) {
+  // Where all forward passes come before the backward ones, so do their transfers: each direction
+  // has the links for its share of the time only.
+  double up_phase = 1, down_phase = 1;
+  if (models::schedule_entry(draft.schedule).holds_whole_batch()) {
+    double forward = 0, backward = 0;
+    for (const StageRun& stage : stages) {
+      for (const double seconds : stage.forward) forward += seconds;
+      for (const double seconds : stage.backward) backward += seconds;
+    }
+    up_phase = (forward + backward) / forward;
+    down_phase = (forward + backward) / backward;
+  }
+  const auto stretched = [&](const Hop& hop, const Hop& other, double phase) {
     double factor = 1;
     for (const LinkLoad& load : hop.loads) {
       // Its own flows follow one another.
@@ -612,7 +624,7 @@ const DraftCosts::Ends& DraftCosts::run(const Draft& draft, const DraftPipeline&
       }
       const double others = stretch.empty() ? 0 : stretch[load.link] - own * stretch.back();
       // In steps, so that runs repeat.
-      const double share = std::round(std::clamp(others, 0.0, kMostShared) * kShareSteps);
+      const double share = std::round(std::clamp(phase * others, 0.0, kMostShared) * kShareSteps);
       factor = std::max(factor, 1 / (1 - share / kShareSteps));
     }
     return hop.seconds * factor;
@@ -622,8 +634,8 @@ const DraftCosts::Ends& DraftCosts::run(const Draft& draft, const DraftPipeline&
     for (int c = 0; c < chunks; ++c) {
       const StageRun& stage = stages[s];
       if (stage.up[c] == nullptr) continue;
-      up[s * chunks + c] = stretched(*stage.up[c], *stage.down[c]);
-      down[s * chunks + c] = stretched(*stage.down[c], *stage.up[c]);
+      up[s * chunks + c] = stretched(*stage.up[c], *stage.down[c], up_phase);
+      down[s * chunks + c] = stretched(*stage.down[c], *stage.up[c], down_phase);
     }
   }
   std::vector<double> key = {static_cast<double>(index_of(draft.schedule)),
