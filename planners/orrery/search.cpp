@@ -83,8 +83,9 @@ void describe(config::Visitor& v, OrrerySettings& s) {
   v.optional(
       "target", s.target,
       "For whom the plan must be executable. megatron: one tensor-parallel degree, pipelines "
-      "that are alike, whose stages may have unequal layers; executor: Orrery's own (no "
-      "sequence parallelism, no ZeRO-3 with tensor parallelism).");
+      "that are alike, whose stages may have unequal layers, 1F1B, ZeRO-1 at most, one kind of "
+      "recomputation, so that orrery export can write it; executor: Orrery's own (Megatron's "
+      "sequence parallelism alone, no ZeRO-3 with tied embeddings).");
   v.optional("objective", s.objective,
              "time of an iteration, or dollars for it: GPUs that a plan leaves out cost nothing.");
   v.optional("without", s.without, "A kind of move to leave out: for ablations.");
@@ -141,15 +142,27 @@ bool OrrerySearch::admissible(const ir::Plan& plan) {
     return false;
   }
   if (settings_.target == OrreryTarget::any) return true;
-  const ir::Group& model = plan.pipelines.front().stages.front().segments.front().groups.front();
+  const ir::Segment& one = plan.pipelines.front().stages.front().segments.front();
+  const ir::Group& model = one.groups.front();
+  if (settings_.target == OrreryTarget::megatron &&
+      plan.schedule != ir::ScheduleKind::one_f_one_b &&
+      plan.schedule != ir::ScheduleKind::interleaved_one_f_one_b) {
+    return false;
+  }
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
       for (const ir::Segment& segment : pipeline.stages[s].segments) {
         for (const ir::Group& group : segment.groups) {
           if (settings_.target == OrreryTarget::executor) {
-            if (group.sequence != ir::SequenceParallelism::none) return false;
-            if (segment.zero.stage == 3 && group.tensor_parallel > 1) return false;
-          } else if (group.tensor_parallel != model.tensor_parallel || segment.groups.size() != 1) {
+            if (group.sequence == ir::SequenceParallelism::ulysses ||
+                group.sequence == ir::SequenceParallelism::ring) {
+              return false;
+            }
+            if (segment.zero.stage == 3 && input_.workload.shape.tied_embeddings) return false;
+          } else if (group.tensor_parallel != model.tensor_parallel ||
+                     group.sequence != model.sequence || segment.groups.size() != 1 ||
+                     segment.recompute != one.recompute || segment.zero != one.zero ||
+                     segment.zero.stage > 1) {
             return false;
           }
         }
