@@ -103,10 +103,11 @@ def draw(found, out):
                 axes.plot(place, time / bound, linestyle="none", marker="D" if own else "o",
                           markersize=4 if own else 2.4, zorder=3 if own else 2,
                           color=style.COLORS[1] if own else style.COLORS[0],
-                          alpha=1 if own else 0.5)
+                          alpha=1 if own else 0.5, clip_on=not own)
         axes.set_yscale("log")
-        axes.set_ylim(1, 20)
-        axes.set_yticks([1, 2, 3, 5, 10, 20], ["1", "2", "3", "5", "10", "20"])
+        axes.set_ylim(1, 200)
+        axes.set_yticks([1, 2, 5, 10, 20, 50, 100, 200],
+                        ["1", "2", "5", "10", "20", "50", "100", "200"])
         axes.minorticks_off()
         axes.set_xticks(range(len(cases)), cases, rotation=35, ha="right")
         axes.set_title(words.capitalize())
@@ -116,7 +117,7 @@ def draw(found, out):
                           color=style.COLORS[1], label="The Orrery planner"),
                plt.Line2D([], [], linestyle="none", marker="o", markersize=3,
                           color=style.COLORS[0], label="Each of the others")]
-    panels[0].legend(handles=handles, loc="upper left")
+    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.98), ncol=2)
     style.save(figure, out, "frontier")
 
 
