@@ -178,9 +178,8 @@ void read_experts(Reader& in, const std::string& type, ir::ModelShape& s) {
                "layers without experts among layers with them are not modeled");
 }
 
-/// Llama, Mistral, Mixtral, Qwen2 and 3, gpt-oss: rotary positions, RMSNorm, SwiGLU, grouped-query
-/// attention.
-void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
+/// By the names that Llama gave them.
+void read_dimensions(Reader& in, ir::ModelShape& s) {
   s.layers = in.integer("num_hidden_layers", "layers");
   s.hidden = in.integer("hidden_size", "hidden");
   s.heads = in.integer("num_attention_heads", "heads");
@@ -189,6 +188,12 @@ void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
   s.ffn = in.integer("intermediate_size", "ffn");
   s.vocabulary = in.integer("vocab_size", "vocabulary");
   s.tied_embeddings = in.boolean("tie_word_embeddings", false);
+}
+
+/// Llama, Mistral, Mixtral, Qwen2 and 3, gpt-oss: rotary positions, RMSNorm, SwiGLU, grouped-query
+/// attention.
+void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
+  read_dimensions(in, s);
   s.biases = in.boolean("attention_bias", false) && in.boolean("mlp_bias", false);
   const std::string activation = in.string("hidden_act");
   if (!activation.empty() && activation != "silu" && activation != "swish")
@@ -205,14 +210,7 @@ void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
 /// Nemotron: LayerNorm without biases, squared ReLU, grouped-query attention.
 void read_nemotron(Reader& in, ir::ModelShape& s) {
   s.normalization = ir::Normalization::layer_norm;
-  s.layers = in.integer("num_hidden_layers", "layers");
-  s.hidden = in.integer("hidden_size", "hidden");
-  s.heads = in.integer("num_attention_heads", "heads");
-  s.kv_heads = in.integer("num_key_value_heads", "kv_heads", s.heads);
-  s.head_dim = in.integer("head_dim", "head_dim", 0);
-  s.ffn = in.integer("intermediate_size", "ffn");
-  s.vocabulary = in.integer("vocab_size", "vocabulary");
-  s.tied_embeddings = in.boolean("tie_word_embeddings", false);
+  read_dimensions(in, s);
   s.activation = ir::Activation::relu;
   if (const std::string name = in.string("hidden_act"); !name.empty() && name != "relu2")
     in.problem("hidden_act", fmt::format("activation '{}' is not modeled", name), "relu2");

@@ -244,11 +244,7 @@ bool DraftCosts::fits_anew(const Draft& draft, const DraftPipeline& pipeline, st
       const DraftChunk& chunk = own.chunks[c];
       activations[c] = recomputed[c] = 0_B;
       int first = firsts[c];
-      const std::pair<int, ir::Recompute> parts[] = {
-          {chunk.full, ir::Recompute::full},
-          {chunk.selective, ir::Recompute::selective},
-          {chunk.layers - chunk.full - chunk.selective, ir::Recompute::none}};
-      for (const auto& [layers, recompute] : parts) {
+      for (const auto& [layers, recompute] : chunk.parts()) {
         if (layers == 0) continue;
         const PartMemory& part = memory(first, layers, group, recompute, draft.zero, replicas);
         held += part.states;
@@ -333,11 +329,7 @@ DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const DraftPipeline& pi
       for (int c = 0; c < chunks; ++c) {
         const DraftChunk& chunk = probed.chunks[c];
         int from = firsts[c];
-        const std::pair<int, ir::Recompute> parts[] = {
-            {chunk.full, ir::Recompute::full},
-            {chunk.selective, ir::Recompute::selective},
-            {chunk.layers - chunk.full - chunk.selective, ir::Recompute::none}};
-        for (const auto& [count, recompute] : parts) {
+        for (const auto& [count, recompute] : chunk.parts()) {
           if (count == 0) continue;
           const PassTable& times = table(group, group.samples, recompute);
           sum += times.forward[from + count] - times.forward[from] + times.backward[from + count] -
@@ -492,11 +484,7 @@ DraftCosts::StageRun DraftCosts::stage_run(const Draft& draft, const DraftPipeli
     for (const DraftGroup& group : own.groups) {
       double sum[3] = {0, 0, 0};
       int from = firsts[c];
-      const std::pair<int, ir::Recompute> parts[] = {
-          {chunk.full, ir::Recompute::full},
-          {chunk.selective, ir::Recompute::selective},
-          {chunk.layers - chunk.full - chunk.selective, ir::Recompute::none}};
-      for (const auto& [count, recompute] : parts) {
+      for (const auto& [count, recompute] : chunk.parts()) {
         if (count == 0) continue;
         const PassTable& times = table(group, group.samples, recompute);
         sum[0] += times.forward[from + count] - times.forward[from];

@@ -23,11 +23,7 @@ std::vector<ir::Group> plan_groups(const DraftStage& stage, const PlannerInput& 
 void append_segments(const DraftChunk& chunk, int first, int virtual_stage, const ir::Zero& zero,
                      const std::vector<ir::Group>& groups, const PlannerInput& input,
                      ir::Stage& stage) {
-  const std::pair<int, ir::Recompute> parts[] = {
-      {chunk.full, ir::Recompute::full},
-      {chunk.selective, ir::Recompute::selective},
-      {chunk.layers - chunk.full - chunk.selective, ir::Recompute::none}};
-  for (const auto& [layers, recompute] : parts) {
+  for (const auto& [layers, recompute] : chunk.parts()) {
     if (layers == 0) continue;
     ir::Segment segment = segment_of_layers(input.workload, first, layers);
     segment.virtual_stage = virtual_stage;

@@ -2,8 +2,10 @@
 /// from it. Layers are counted from the first one after the embedding; embedding and head belong to
 /// the first and the last layer.
 #pragma once
+#include <array>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/ir/plan.h"
@@ -24,6 +26,12 @@ struct DraftChunk {
   int layers = 1;
   int full = 0;
   int selective = 0;
+  /// Its runs of layers in their order, each with how it is recomputed; some may be empty.
+  std::array<std::pair<int, ir::Recompute>, 3> parts() const {
+    return {{{full, ir::Recompute::full},
+             {selective, ir::Recompute::selective},
+             {layers - full - selective, ir::Recompute::none}}};
+  }
   auto operator<=>(const DraftChunk&) const = default;
 };
 
