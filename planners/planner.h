@@ -118,6 +118,7 @@ struct PlannerEntry {
   /// Takes a job with a distribution of sequence lengths, and counts every sample as the longest.
   bool takes_lengths = false;
   OwnEstimate* estimate = nullptr;  ///< None: the planner's cost model judges only its own plans.
+  bool draws = false;  ///< The search draws random numbers: the plan depends on the seed.
 };
 
 }  // namespace orrery::planners

@@ -172,9 +172,9 @@ Interval confidence(const std::vector<double>& values, double tail) {
   return interval;
 }
 
-Ranking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::string>& axes) {
+PolicyRanking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::string>& axes) {
   using Key = std::tuple<std::string, std::string, std::string>;  // case, policy, axes
-  Ranking ranking;
+  PolicyRanking ranking;
   ranking.rows = rows.size();
   std::vector<std::string> cases;
   std::vector<Key> order;

@@ -72,7 +72,7 @@ struct Unable {
   std::string reason;
 };
 
-struct Ranking {
+struct PolicyRanking {
   std::vector<Standing> standings;  ///< By case as in the file, then by tokens per second.
   std::vector<Unable> unable;
   std::size_t rows = 0;
@@ -87,6 +87,6 @@ void describe(config::Visitor& v, Standing& standing);
 void describe(config::Visitor& v, Unable& unable);
 
 /// `axes`: columns that tell points of a policy apart.
-Ranking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::string>& axes);
+PolicyRanking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::string>& axes);
 
 }  // namespace orrery::experiments

@@ -174,6 +174,6 @@ const PlannerEntry kHexiscale = planner_entry<Hexiscale>(
     "number of pipelines, GPUs of each, tensor-parallel groups per machine, stage order, layers "
     "and batch per pipeline",
     "experts (layers count as dense), contention between flows, work of embedding and head",
-    /*estimate=*/nullptr, /*takes_lengths=*/true);
+    /*estimate=*/nullptr, /*takes_lengths=*/true, /*draws=*/true);
 
 }  // namespace orrery::planners

@@ -406,6 +406,6 @@ const PlannerEntry kHexiscaleMilp = planner_entry<HexiscaleMilp>(
     "each pipeline, by mixed-integer programs with a bound on the optimum",
     "experts (layers count as dense), contention between flows, work of embedding and head; large "
     "clusters",
-    /*estimate=*/nullptr, /*takes_lengths=*/true);
+    /*estimate=*/nullptr, /*takes_lengths=*/true, /*draws=*/true);
 
 }  // namespace orrery::planners

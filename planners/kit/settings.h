@@ -42,7 +42,7 @@ Settings read_settings(const Options& given) {
 template <class P>
 constexpr PlannerEntry planner_entry(const char* name, const char* source, const char* searches,
                                      const char* ignores, OwnEstimate* estimate = nullptr,
-                                     bool takes_lengths = false) {
+                                     bool takes_lengths = false, bool draws = false) {
   return {name,
           source,
           searches,
@@ -53,7 +53,8 @@ constexpr PlannerEntry planner_entry(const char* name, const char* source, const
             return std::make_unique<P>(read_settings<typename P::Settings>(given));
           },
           takes_lengths,
-          estimate};
+          estimate,
+          draws};
 }
 
 /// A planner whose work is Search(input, settings).run().

@@ -13,6 +13,7 @@ const PlannerEntry kOrrery = planner_entry<SearchPlanner<OrrerySearch, OrrerySet
     "recomputation of each, schedule, ZeRO, overlap, devices left out: by moves from seeds, each "
     "step judged by the evaluator",
     "what the evaluator does not see; Ulysses and ring attention, expert parallelism, stages of "
-    "the embedding or the head alone");
+    "the embedding or the head alone",
+    /*estimate=*/nullptr, /*takes_lengths=*/false, /*draws=*/true);
 
 }  // namespace orrery::planners

@@ -45,7 +45,7 @@ TEST(Confidence, IsStudentsIntervalOfTheMean) {
 
 TEST(Ranking, MostTokensComeFirstAndDifferencesArePaired) {
   // Seeds differ much, policies by exactly a tenth on each.
-  const Ranking ranking =
+  const PolicyRanking ranking =
       rank_policies({row("slow", 1, 90), row("slow", 2, 900), row("fast", 1, 100),
                      row("fast", 2, 1000), row("none", 1, 0, "infeasible")},
                     {});
@@ -91,7 +91,7 @@ TEST(Ranking, WhatAPlaceOwesAddsUpToItsDistance) {
                         {"checkpoint", 25},
                         {"idle", 50}}));
   }
-  const Ranking ranking = rank_policies(rows, {});
+  const PolicyRanking ranking = rank_policies(rows, {});
   ASSERT_EQ(ranking.standings.size(), 2u);
   const Standing& second = ranking.standings[1];
   const std::map<Loss, double> expected = {{Loss::detection, -0.04}, {Loss::restart, 0.04},
@@ -114,7 +114,7 @@ TEST(Ranking, PointsOfAnAxisAreApart) {
   CsvRow b = row("p", 1, 20);
   a["p.interval"] = "60";
   b["p.interval"] = "600";
-  const Ranking ranking = rank_policies({a, b}, {"p.interval"});
+  const PolicyRanking ranking = rank_policies({a, b}, {"p.interval"});
   ASSERT_EQ(ranking.standings.size(), 2u);
   EXPECT_EQ(ranking.standings[0].axes, "interval=600");
 }

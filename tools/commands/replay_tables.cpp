@@ -19,7 +19,7 @@ namespace orrery::tools {
 namespace {
 
 using experiments::Interval;
-using experiments::Ranking;
+using experiments::PolicyRanking;
 using experiments::Standing;
 using experiments::Study;
 using experiments::StudyResult;
@@ -85,7 +85,7 @@ double stall(const Standing& standing) {
   return share;
 }
 
-std::vector<Standing> of_case(const Ranking& ranking, const std::string& name) {
+std::vector<Standing> of_case(const PolicyRanking& ranking, const std::string& name) {
   std::vector<Standing> standings;
   for (const Standing& standing : ranking.standings) {
     if (standing.in_case == name) standings.push_back(standing);
@@ -168,7 +168,7 @@ std::string owed_table(const std::vector<Standing>& standings) {
 }
 
 /// Policies that have no standing, with the reason: those whose runs failed, or the others.
-std::string unable_text(const Ranking& ranking, const std::string& name, bool failed) {
+std::string unable_text(const PolicyRanking& ranking, const std::string& name, bool failed) {
   std::string text;
   for (const experiments::Unable& each : ranking.unable) {
     if (each.in_case != name || (each.status == "failed") != failed) continue;
@@ -178,7 +178,7 @@ std::string unable_text(const Ranking& ranking, const std::string& name, bool fa
   return text;
 }
 
-std::string work_text(const StudyResult& result, const Ranking& ranking) {
+std::string work_text(const StudyResult& result, const PolicyRanking& ranking) {
   const double rest = result.total_seconds - result.planning_seconds - result.evaluation_seconds;
   return fmt::format(
       "replay {}, planning {} ({} searches), new iterations {} ({} simulated of {} asked for)\n",
@@ -246,7 +246,8 @@ std::vector<const Task*> cases_of(const StudyResult& result) {
   return cases;
 }
 
-std::string replay_text(const Study& study, const StudyResult& result, const Ranking& ranking) {
+std::string replay_text(const Study& study, const StudyResult& result,
+                        const PolicyRanking& ranking) {
   std::string text;
   if (!study.title.empty()) text += bold(study.title) + "\n\n";
   for (const Task* run : cases_of(result)) {
@@ -281,7 +282,7 @@ std::string replay_text(const Study& study, const StudyResult& result, const Ran
 }
 
 ReplayDocument replay_document(const Study& study, const StudyResult& result,
-                               const Ranking& ranking) {
+                               const PolicyRanking& ranking) {
   ReplayDocument document;
   document.study = study.name;
   document.results = result.results_folder;
@@ -307,7 +308,7 @@ StudyReport report_replays(const Study& study, const StudyResult& result, bool d
   for (const std::string& axis : experiments::axis_names(study)) {
     if (axis != "case" && axis != "policy") axes.push_back(axis);
   }
-  const Ranking ranking =
+  const PolicyRanking ranking =
       experiments::rank_policies(experiments::read_csv_rows(result.runs_csv), axes);
   const bool any = dry_run || result.total == 0 || !ranking.standings.empty();
   return report_of(dry_run ? dry_run_text(study, result) : replay_text(study, result, ranking),

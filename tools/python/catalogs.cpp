@@ -109,6 +109,7 @@ const planners::PlannerEntry* add_planner(PluginClass plugin, std::index_sequenc
   entry.options = kOptions[at];
   entry.check = kCheck[at];
   entry.make = kMake[at];
+  entry.draws = true;  // It may.
   return &entry;
 }
 

@@ -186,11 +186,6 @@ models::PlanPointer home_plan(const PolicyInput& input, const std::vector<Device
   return home ? std::make_shared<const ir::Plan>(std::move(*home)) : nullptr;
 }
 
-bool draws(const std::string& planner) {
-  return planner == "hexiscale" || planner == "hexiscale_milp" || planner == "orrery" ||
-         names_python(planner);
-}
-
 void describe_planner(config::Visitor& v, std::string& planner, const char* doc) {
   v.optional("planner", planner, doc);
   if (!v.reading() || find_planner(planner) != nullptr) return;
@@ -200,13 +195,14 @@ void describe_planner(config::Visitor& v, std::string& planner, const char* doc)
 
 struct Replanner::Memory {
   Memory(const models::Cluster& cluster, const PlannerEntry& entry, const Options& options)
-      : planner(entry.make(options)), name(entry.name), classes(cluster) {
+      : planner(entry.make(options)), name(entry.name), draws(entry.draws), classes(cluster) {
     for (const OptionInfo& info : entry.options()) settings[info.name] = info.default_value;
     for (const auto& [option, value] : options) settings[option] = value;
   }
   using Answer = FoundPlan;
   std::unique_ptr<Planner> planner;
   std::string name;
+  bool draws;
   std::map<std::string, std::string> settings;  ///< Defaults included.
   NodeClasses classes;
   std::map<std::vector<DeviceId>, Answer> canonical;  ///< By canonical set.
@@ -242,7 +238,7 @@ FoundPlan Replanner::search(const std::vector<DeviceId>& devices) const {
     question.put(std::string_view(value));
   }
   question.put(std::string_view(config::dump(input_.job)));
-  if (draws(memory_->name)) question.put(input_.seed);
+  if (memory_->draws) question.put(input_.seed);
   question.put(input_.cluster.size());
   question.put(devices.size());
   for (const DeviceId device : devices) question.put(device.value);

@@ -38,10 +38,6 @@ std::optional<ir::Plan> with_spares(const ir::Plan& plan, const models::Cluster&
 /// none, or not enough spares.
 models::PlanPointer home_plan(const PolicyInput& input, const std::vector<DeviceId>& live);
 
-/// Whether the planner's search draws random numbers: plans of the others do not depend on the
-/// seed.
-bool draws(const std::string& planner);
-
 /// Setting `planner`: a name of the catalog.
 void describe_planner(config::Visitor& v, std::string& planner, const char* doc);
 
