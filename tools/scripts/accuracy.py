@@ -37,6 +37,7 @@ EXPERIMENTS = [
     ("NVIDIA's DGX Cloud benchmarks", "dgxc"),
     ("Megatron-Bridge", "megatron_bridge"),
     ("Megatron-LM's weak scaling on H100", "megatron_lm"),
+    ("Megatron-LM's recorded memory", "golden_memory"),
     ("BLOOM's search for a plan", "bigscience"),
     ("llm-foundry", "llm_foundry"),
     ("torchtitan", "torchtitan"),

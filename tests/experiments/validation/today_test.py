@@ -149,6 +149,39 @@ class Memory(unittest.TestCase):
         self.assertAlmostEqual(constant, 3.0)
 
 
+class GoldenMemory(unittest.TestCase):
+    def read(self):
+        problems = tables.Problems()
+        cases, left = script("golden_memory").read(tables.measurements("golden_memory"), problems)
+        self.assertEqual(problems.found, [])
+        return cases, left
+
+    def test_fits_small_models_and_scores_large_ones(self):
+        found, left = self.read()
+        script("golden_memory").mark_doubtful(found)
+        self.assertEqual(len(found) + len(left), 837)
+        self.assertLess(max(case.parameters for case in found if case.fitted), 1e9)
+        doubtful = {case.id for case in found if not case.scored}
+        self.assertEqual(doubtful, {"golden-036", "golden-037", "golden-038", "golden-603",
+                                    "golden-604"})
+
+    def test_layouts_of_chunks(self):
+        layers = script("golden_memory").layout_layers
+        self.assertEqual(layers("Et*3|(tt|)*6mL"), [3, 2, 2, 2, 2, 2, 2, 0])
+        self.assertEqual(layers("Et*2|(tt|)*5t|tmL"), [2, 2, 2, 2, 2, 2, 1, 1])
+
+    def test_counts_by_hand(self):
+        """A stage of 8 layers of 4h with tied matrices in full: states by 18 bytes a parameter."""
+        study = script("golden_memory")
+        case = next(case for case in self.read()[0] if case.id == "golden-128")
+        case.flags["distributed_optimizer"] = ""
+        parts = study.count(case)
+        layers, hidden, vocabulary = 3, 512, 50304
+        of_layer = 12 * hidden**2 + 4 * hidden  # matrices and gains of norms with their biases
+        expected = 18 * (layers * of_layer + vocabulary * hidden + 2 * hidden)
+        self.assertAlmostEqual(parts.states / expected, 1, delta=1e-6)
+
+
 class Nccl(unittest.TestCase):
     def test_the_choice_is_continuous_and_never_below_a_launch(self):
         study = script("nccl")
