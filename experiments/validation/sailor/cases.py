@@ -1,5 +1,5 @@
 """The plans of the public Sailor measurements as our own cluster, workload, job and plan, and what
-the simulator says about them. No measured iteration enters a prediction of time."""
+the simulator says about them. What is fitted is passed in."""
 
 import copy
 from dataclasses import dataclass
@@ -171,28 +171,63 @@ class Prediction:
     # Memory of the device that holds most: parameters, gradients, moments, activations, flat
     # gradients. Without context, NCCL and what the allocator keeps.
     held: float
+    activations: float  # part of it that is neither state nor flat gradients
     slowest_compute: float  # passes of the busiest rank
     breakdown: dict  # mean over ranks, as the simulator counts
     used: list  # profile entries and rooflines that priced it
 
 
-def predict(plan, data, *profiles):
-    """Lowers, changes to DeepSpeed's order, simulates: a prediction for each profile."""
+QUIET = {"record_spans": False, "record_memory": False, "record_links": False}
+
+
+def synchronized(program, times, plan, slot):
+    """Prices of ops with what the host takes around each pass of a pipeline."""
+    if len(plan.stages) == 1:
+        return times
+    return [time + (slot if op.kind in ("forward", "backward") else 0.0)
+            for op, time in zip(program.ops, times)]
+
+
+def lowered(plan, data, profiles):
+    """The program in DeepSpeed's order but for blocking transfers, and the training of each
+    profile."""
     job, cluster = make_job(plan, data), make_cluster(plan, data)
     workload = make_workload(plan, data)
     trainings = [orrery.Training(cluster, workload, job, profile) for profile in profiles]
     program = trainings[0].lower(make_plan(plan, data))
     deepspeed.change(program)
-    quiet = {"record_spans": False, "record_memory": False, "record_links": False}
+    return program, trainings
+
+
+def iteration_times(plan, data, profile, slots):
+    """Of the plan, with each of these times of the host around a pass."""
+    program, trainings = lowered(plan, data, [profile])
+    times = trainings[0].op_times(program)
+    deepspeed.block(program)
+    return [trainings[0].simulate(program, op_times=synchronized(program, times, plan, slot),
+                                  **QUIET).iteration_time for slot in slots]
+
+
+def predict(plan, data, slot, *profiles):
+    """Lowers, changes to DeepSpeed's order, simulates: a prediction for each profile. `slot`: what
+    the host takes around a pass of a pipeline, in seconds."""
+    program, trainings = lowered(plan, data, profiles)
     # Both orders have the same ops and thus the same prices.
-    prices = [training.op_times(program) for training in trainings]
-    overlapped = [training.simulate(program, op_times=times, **quiet)
+    prices = [synchronized(program, training.op_times(program), plan, slot)
+              for training in trainings]
+    overlapped = [training.simulate(program, op_times=times, **QUIET)
                   for training, times in zip(trainings, prices)]
     deepspeed.block(program)
-    blocking = [training.simulate(program, op_times=times, **quiet)
+    blocking = [training.simulate(program, op_times=times, **QUIET)
                 for training, times in zip(trainings, prices)]
+    resident = [sum(effect.bytes for effect in effects) for effects in program.resident]
+
+    def activations(peaks):
+        return max(peaks) - resident[max(range(len(peaks)), key=peaks.__getitem__)]
+
     return [Prediction(iteration=result.iteration_time, overlapped=beside.iteration_time,
                        held=max(result.peak_memory),
+                       activations=activations(result.peak_memory),
                        slowest_compute=max(rank.compute for rank in result.ranks) * 1e-9,
                        breakdown=result.breakdown.to_dict(), used=training.prices())
             for result, beside, training in zip(blocking, overlapped, trainings)]

@@ -7,7 +7,9 @@ code of theirs.
   micro-batch (k - s) / 2 if k - s is even, else the backward pass of micro-batch (k + s + 1) / 2 -
   S, if there is such a micro-batch. Before a forward pass it sends the gradient of the previous
   step and receives the activation; before a backward pass it receives the gradient, then sends the
-  activation of the previous step. Gathering slices that were received belongs to the pass;
+  activation of the previous step. Gathering slices that were received belongs to the pass. A send
+  that fits the transport's buffer frees its sender at once, if earlier ones have left room for it,
+  and its bytes do not wait for the receiver to ask for them;
 - twice the bytes in the gathers of gradients: before a backward pass DeepSpeed gathers the received
   gradient and the stage's own output, of which it kept a slice;
 - gradient synchronization after the last backward pass and send;
@@ -23,6 +25,9 @@ import orrery
 # Gradients are copied into flat buffers of at most so many elements and reduced from there.
 BUCKET_ELEMENTS = 5e8
 ELEMENT = 4  # bytes of fp32
+# Bytes that a connection of the transport takes from a sender before they are on the wire.
+# [NCCL, environment variables, NCCL_BUFFSIZE]
+BUFFER = 4 * 2**20
 
 
 class RankOps:
@@ -79,14 +84,32 @@ def block(program):
     stages = [max(rank.stage for rank in program.ranks if rank.pipeline == pipeline) + 1
               for pipeline in range(len(program.pipelines))]
     added = defaultdict(list)
+    gradients = moving_gradients(program)
+    largest = [max((one.bytes for one in each), default=0.0) for each in program.transfer_sets]
+
+    def room(op):
+        """Messages of a transfer's size that a buffer takes; of other ops none."""
+        return int(BUFFER // largest[op.transfers]) if op.kind in ("send", "recv") else 0
+
     for rank, ops in zip(program.ranks, ops_by_rank(program)):
         order = instruction_order(ops, rank.stage, stages[rank.pipeline],
                                   program.pipelines[rank.pipeline].micro_batches)
         assert not ops.ops, f"DeepSpeed's schedule has no {next(iter(ops.ops))}"
-        for before, op in zip(order, order[1:]):
-            added[op].append(before)
+        waits, sent = [], {True: [], False: []}  # by whether they move gradients
+        for op in order:
+            fits = room(program.ops[op])
+            if fits and program.ops[op].kind == "recv":
+                waits = waits + [op]
+                continue
+            added[op] += waits
+            if not fits:
+                waits = [op]
+                continue
+            before = sent[gradients[program.ops[op].regions]]
+            waits = waits + before[-fits:][:1] if len(before) >= fits else waits
+            before.append(op)
         for op in ops.rest:
-            added[op].append(order[-1])
+            added[op] += waits
     begin, known = program.dependency_begin, program.dependencies
     begins, dependencies = [0], []
     for i in range(len(program.ops)):

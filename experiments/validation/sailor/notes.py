@@ -54,7 +54,7 @@ def memory(report):
     for row in report.rows:
         measured, held = row.plan.measured.peak_memory_bytes, row.prediction.held
         if measured is not None:
-            error = 100 * ((held + report.overhead.value) / measured - 1)
+            error = 100 * ((held + report.overhead.of(row.prediction)) / measured - 1)
             rows.append([row.plan.id, f"{measured / 1e9:.2f}", f"{held / 1e9:.2f}",
                          f"{(measured - held) / 1e9:.2f}", f"{error:+.1f}"])
     return table(["plan", "measured GB", "simulated GB", "beyond GB", "predicted, error %"], rows)
@@ -82,8 +82,11 @@ def text_of(report):
     overhead = report.overhead
     return TEMPLATE.read_text(encoding="utf-8").format(
         main=error_lines(report.main), others=error_lines(report.others),
-        used=used_entries(report), parameter=overhead.name, gigabytes=overhead.value / 1e9,
-        count=len(overhead.fitted_on), fitted_on=", ".join(overhead.fitted_on),
-        leave_one_out=percent(overhead.leave_one_out), residuals=residuals(report),
+        used=used_entries(report), parameter=overhead.constant.name,
+        gigabytes=overhead.constant.value / 1e9, slope=overhead.slope.value,
+        count=len(overhead.constant.fitted_on), fitted_on=", ".join(overhead.constant.fitted_on),
+        slot=report.slot.name, milliseconds=1e3 * report.slot.value,
+        slot_out=percent(report.slot.leave_one_out),
+        leave_one_out=percent(overhead.constant.leave_one_out), residuals=residuals(report),
         groups=error_lines(report.groups), overlapped=error_lines(report.overlapped),
         memory=memory(report), heads=heads(report))

@@ -8,10 +8,11 @@ over links of 4096 B/s, so that a transfer takes 0.5 s."""
 
 import json
 import unittest
+import unittest.mock
 
 import support
 import tables
-from sailor import cases, data as sailor_data, own_formula, predict
+from sailor import cases, data as sailor_data, deepspeed, own_formula, predict
 
 FORWARD, BACKWARD, TRANSFER = 1.0, 2.0, 0.5
 SMALL = 0.01  # optimizer, the embedding's backward pass and latencies, not counted by hand
@@ -78,7 +79,7 @@ class Toy(support.Folder):
         data = self.read(plan)
         self.assertEqual(self.problems.found, [])
         profiles = cases.Profiles(data, self.folder)
-        return cases.predict(data.plans[0], data, profiles.completed)[0]
+        return cases.predict(data.plans[0], data, 0.0, profiles.completed)[0]
 
     def assert_takes(self, plan, seconds):
         prediction = self.predict(plan)
@@ -99,6 +100,17 @@ class DeepSpeed(Toy):
         more = self.predict(plan_of(6, 1, (1,))).iteration
         self.assertAlmostEqual(more - self.predict(plan_of(5, 1, (1,))).iteration,
                                FORWARD + BACKWARD + 2 * TRANSFER, delta=SMALL)
+
+    def test_a_send_that_fits_the_buffer_frees_its_sender(self):
+        # All layers on stage 0: what each further micro-batch takes is its own.
+        def further():
+            return (self.predict(plan_of(6, 1, (2,))).iteration -
+                    self.predict(plan_of(5, 1, (2,))).iteration)
+
+        self.assertAlmostEqual(further(), 2 * (FORWARD + BACKWARD), delta=SMALL)
+        with unittest.mock.patch.object(deepspeed, "BUFFER", 1000):
+            self.assertAlmostEqual(further(), 2 * (FORWARD + BACKWARD) + 2 * TRANSFER,
+                                   delta=SMALL)
 
     def test_one_stage_sends_nothing(self):
         self.assert_takes(plan_of(3, 1, ()), 3 * 2 * (FORWARD + BACKWARD))
