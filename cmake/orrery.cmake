@@ -28,7 +28,7 @@ if(CMAKE_BUILD_TYPE STREQUAL "Debug")
 endif()
 
 add_library(orrery_options INTERFACE)
-# g++ is the compiler whose warnings are kept at none; clang, for fuzzing, has others.
+# g++ is the compiler whose warnings are kept at none; clang has others.
 target_compile_options(orrery_options INTERFACE
   -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wconversion> $<$<CXX_COMPILER_ID:GNU>:-Werror>)
 target_include_directories(orrery_options INTERFACE ${CMAKE_SOURCE_DIR})

@@ -94,10 +94,9 @@ void LossFile::add(const StepLine& line) {
 }
 
 void LossFile::write(const std::string& text) {
-  const ssize_t count = ::write(file_, text.data(), text.size());
-  if (count == static_cast<ssize_t>(text.size())) return;
-  throw std::runtime_error(
-      fmt::format("cannot write {}: {}", path_, std::strerror(count < 0 ? errno : ENOSPC)));
+  if (const int error = append_fully(file_, text)) {
+    throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(error)));
+  }
 }
 
 }  // namespace orrery::executor

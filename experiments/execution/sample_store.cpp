@@ -81,11 +81,8 @@ SampleStore::~SampleStore() {
 
 void SampleStore::add(const ir::Measurement& sample) {
   if (!sampling_.empty()) set_sampling(sampling_);
-  const std::string row = calibration::sample_row(sample);
-  const ssize_t count = ::write(file_, row.data(), row.size());
-  if (count != static_cast<ssize_t>(row.size())) {
-    throw std::runtime_error(
-        fmt::format("cannot write {}: {}", path_, std::strerror(count < 0 ? errno : ENOSPC)));
+  if (const int error = append_fully(file_, calibration::sample_row(sample))) {
+    throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(error)));
   }
   by_key_[ir::measurement_key(sample)].push_back(set_.measurements.size());
   set_.measurements.push_back(sample);

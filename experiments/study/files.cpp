@@ -1,7 +1,6 @@
 #include "experiments/study/files.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,17 +18,8 @@ namespace {
   throw std::system_error(code, std::generic_category(), what + " " + path);
 }
 
-/// Writes everything and closes; returns errno, 0 for success.
-int write_and_close(int file, std::string_view text) {
-  int code = 0;
-  while (!text.empty() && code == 0) {
-    const ssize_t count = write(file, text.data(), text.size());
-    if (count >= 0) {
-      text.remove_prefix(count);
-    } else if (errno != EINTR) {
-      code = errno;
-    }
-  }
+/// Closes after `code`, the result of writing; returns errno, 0 for success.
+int closed(int file, int code) {
   if (close(file) != 0 && code == 0) code = errno;
   return code;
 }
@@ -45,7 +35,7 @@ std::string read_text_file(const std::string& path) {
 void write_text_file(const std::string& path, std::string_view text) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) fail("cannot write", path, errno);
-  const int code = write_and_close(file, text);
+  const int code = closed(file, write_fully(file, text));
   if (code == 0) return;
   unlink(path.c_str());
   fail("cannot write", path, code);
@@ -60,7 +50,7 @@ void write_file(const std::string& path, std::string_view bytes) {
   const auto status = std::filesystem::status(path, error);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     const int file = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
-    const int code = file < 0 ? errno : write_and_close(file, bytes);
+    const int code = file < 0 ? errno : closed(file, write_fully(file, bytes));
     if (code != 0) fail("cannot write", path, code);
     return;
   }
@@ -70,16 +60,7 @@ void write_file(const std::string& path, std::string_view bytes) {
 void append_text_file(const std::string& path, std::string_view text) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file < 0) fail("cannot write", path, errno);
-  struct stat before {};
-  if (fstat(file, &before) != 0) {
-    const int code = errno;
-    close(file);
-    fail("cannot write", path, code);
-  }
-  const int code = write_and_close(file, text);
-  if (code == 0) return;
-  if (truncate(path.c_str(), before.st_size) != 0) fail("cannot write", path, errno);
-  fail("cannot write", path, code);
+  if (const int code = closed(file, append_fully(file, text))) fail("cannot write", path, code);
 }
 
 void make_folders(const std::string& path) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -34,19 +35,19 @@ void remove_quietly(const fs::path& path) {
   fs::remove_all(path, ignored);
 }
 
-/// Nobody holds the lock that a worker has on its log (run_worker()).
-bool is_unlocked(const fs::path& folder) {
+/// Somebody holds the lock that a worker has on its log (run_worker()).
+bool is_locked(const fs::path& folder) {
   const int file = open((folder / kWorkerLog).c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
-  const bool free = flock(file, LOCK_EX | LOCK_NB) == 0;
+  const bool locked = flock(file, LOCK_SH | LOCK_NB) != 0;
   close(file);
-  return free;
+  return locked;
 }
 
-/// The process that a work folder "<hash>.<pid>" belongs to is gone; another one may have its
-/// number.
+/// No worker writes into the work folder "<hash>.<pid>", and none is about to: the process that it
+/// belongs to is gone, or has had a minute to start one; another process may have its number.
 bool is_stale(const fs::path& folder) {
-  if (is_unlocked(folder)) return true;
+  if (is_locked(folder)) return false;
   const std::string name = folder.filename().string();
   const std::size_t dot = name.rfind('.');
   if (dot == std::string::npos) return false;
@@ -54,7 +55,10 @@ bool is_stale(const fs::path& folder) {
   const char* end = name.data() + name.size();
   const auto parsed = std::from_chars(name.data() + dot + 1, end, pid);
   if (parsed.ec != std::errc{} || parsed.ptr != end || pid <= 0) return false;
-  return pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH);
+  if (pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH)) return true;
+  std::error_code error;
+  const auto written = fs::last_write_time(folder, error);
+  return !error && fs::file_time_type::clock::now() - written > std::chrono::minutes(1);
 }
 
 /// Cells by column.
@@ -118,9 +122,11 @@ void Store::publish(std::size_t run) const {
   if (!present(run)) remove_quietly(to);
   std::error_code error;
   fs::rename(from, to, error);
-  if (!error) return;
-  remove_quietly(from);
-  if (!present(run)) throw std::system_error(error, "cannot write " + to);
+  if (error) {
+    remove_quietly(from);
+    if (!present(run)) throw std::system_error(error, "cannot write " + to);
+  }
+  remove_quietly(failed_folder(run));  // of another call, see fail()
 }
 
 void Store::fail(std::size_t run, const std::string& reason) const {
@@ -133,6 +139,7 @@ void Store::fail(std::size_t run, const std::string& reason) const {
   if (error) write_text_file((failed / kWorkerLog).string(), "");
   remove_quietly(work);
   write_text_file((failed / "summary.json").string(), failure_json(hash(run), reason));
+  if (present(run)) remove_quietly(failed);  // Another call on this folder did it.
 }
 
 void Store::discard(std::size_t run) const { remove_quietly(work_folder(run)); }

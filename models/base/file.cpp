@@ -41,21 +41,10 @@ class Descriptor {
 };
 
 /// Returns 0 or the error.
-int write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    bytes.remove_prefix(written);
-  }
-  return 0;
-}
-
-/// Returns 0 or the error.
 int write_new_file(const std::string& path, std::string_view bytes, unsigned mode) {
   Descriptor file(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (file.fd() < 0) return errno;
-  if (const int error = write_all(file.fd(), bytes)) return error;
+  if (const int error = write_fully(file.fd(), bytes)) return error;
   if (::fsync(file.fd()) != 0) return errno;
   return file.close();
 }
@@ -70,6 +59,25 @@ void flush_folder_of(const std::string& path) {
 }
 
 }  // namespace
+
+int write_fully(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes.remove_prefix(written);
+  }
+  return 0;
+}
+
+int append_fully(int fd, std::string_view bytes) {
+  struct stat before = {};
+  if (::fstat(fd, &before) != 0) return errno;
+  const int error = write_fully(fd, bytes);
+  // Should cutting fail, too, the first error says more.
+  if (error != 0) (void)!::ftruncate(fd, before.st_size);
+  return error;
+}
 
 std::optional<std::string> write_file_atomically(const std::string& path, std::string_view bytes,
                                                  unsigned mode) {

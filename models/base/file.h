@@ -14,6 +14,12 @@ namespace orrery {
 std::optional<std::string> write_file_atomically(const std::string& path, std::string_view bytes,
                                                  unsigned mode = 0666);
 
+/// Writes all of `bytes`, going on after interruptions and short counts. Returns 0 or the error.
+int write_fully(int fd, std::string_view bytes);
+
+/// The same at the end of an open file, all or nothing: a failure leaves no half of it.
+int append_fully(int fd, std::string_view bytes);
+
 /// Reads all of `path` into `bytes`. Empty when it worked; else the problem in words.
 std::optional<std::string> read_file(const std::string& path, std::string& bytes);
 

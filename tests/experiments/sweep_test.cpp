@@ -187,6 +187,21 @@ TEST(Sweep, AKilledParentLeavesNothingHalfDone) {
   EXPECT_EQ(support::contents(hurt.results()), support::contents(whole.results()));
 }
 
+TEST(Sweep, LeavesWhatAnotherCallIsAboutToWrite) {
+  const Experiment experiment;
+  const std::string work = experiment.results() + "/.work/0123456789abcdef.";
+  // Of a process that lives, before it has locked its log; of one that is gone.
+  const std::string living = work + std::to_string(getppid());
+  const std::string gone = work + "99999999";
+  for (const std::string& folder : {living, gone}) {
+    make_folders(folder);
+    write_text_file(folder + "/log.txt", "");
+  }
+  EXPECT_EQ(experiment.sweep(experiment.options(1)).done, 8);
+  EXPECT_TRUE(support::fs::exists(living + "/log.txt"));
+  EXPECT_FALSE(support::fs::exists(gone));
+}
+
 TEST(Sweep, AnAbortedWorkerIsAFailedRowAndTheOthersGoOn) {
   StudyResult result;
   struck_sweep(2, 1, SIGABRT, result);

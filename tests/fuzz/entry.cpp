@@ -6,6 +6,9 @@
 
 #include "tests/fuzz/targets.h"
 
+/// What libcrypto keeps for each thread goes with the threads of the store, after the check.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libcrypto\n"; }
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const orrery::fuzz::Target* target = [] {
     const char* name = std::getenv("ORRERY_FUZZ_TARGET");

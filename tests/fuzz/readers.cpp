@@ -4,11 +4,15 @@
 #include <variant>
 #include <vector>
 
-#include "experiments/study/import.h"
+#include "calibration/importers/metis.h"
+#include "calibration/importers/nccl_tests.h"
+#include "calibration/importers/node_topology.h"
+#include "calibration/importers/slurm_topology.h"
 #include "experiments/study/validate.h"
 #include "models/check/validate.h"
 #include "models/config/diagnostics.h"
 #include "models/ir/wire.h"
+#include "models/spec/library.h"
 #include "tests/fuzz/targets.h"
 #include "tools/cli/command_line.h"
 #include "tools/commands/catalog.h"
@@ -16,6 +20,18 @@
 #include "traces/import/import.h"
 
 namespace orrery::fuzz {
+namespace {
+
+/// Read once: it is most of the time of small files.
+const models::Library& library() {
+  static const models::Library read = [] {
+    config::Diagnostics diagnostics;
+    return models::load_library(models::default_library_root(), diagnostics);
+  }();
+  return read;
+}
+
+}  // namespace
 
 void validate(Input input) {
   const MemoryFile file(text_of(input));
@@ -53,27 +69,60 @@ void trace_import(Input input) {
   }
 }
 
+void document(Input input) {
+  const Chosen chosen = choose(input);
+  const MemoryFile file(chosen.content);
+  const std::string& path = file.path();
+  config::Diagnostics d;
+  if (chosen.reader == "cluster") {
+    models::load_cluster(path, library(), {path, 0, 0}, d);
+  } else if (chosen.reader == "model") {
+    models::Job job;
+    job.global_batch = 1;
+    job.sequence_length = 128;
+    models::load_workload(path, job, library(), {path, 0, 0}, d);
+  } else if (chosen.reader == "job") {
+    models::load_job(path, d);
+  } else if (chosen.reader == "plan") {
+    const ir::Plan plan = models::load_plan(path, d);
+    if (d.problems().empty()) models::plan_hash(plan);
+  } else if (chosen.reader == "profile") {
+    const ir::Profile profile = models::load_profile(path, d);
+    if (d.problems().empty()) models::dump_profile(profile);
+  }
+}
+
 void import(Input input) {
   const Chosen chosen = choose(input);
   const MemoryFile file(chosen.content);
-  experiments::ImportSettings settings;
-  settings.what = chosen.reader;
-  settings.files = {file.path()};
-  settings.gpus = {"H100-80GB"};
+  config::Diagnostics d;
   if (chosen.reader == "nccl-tests") {
-    settings.links = {"infiniband-200"};
-  } else {
-    settings.links = {"nvlink=nvlink3", "pcie=pcie4-x16", "nic=infiniband-200"};
-  }
-  if (chosen.reader == "slurm-topology") {
-    settings.links.clear();
-    settings.gpus.clear();
-    settings.files.push_back("models/library/clusters/a100_8.yaml");
-  }
-  try {
-    experiments::import_files(settings, {});
-  } catch (const config::ConfigError&) {
-    // Refused.
+    const ir::Profile profile = calibration::import_nccl_tests({file.path()}, "infiniband-200", d);
+    if (d.problems().empty()) models::dump_profile(profile);
+  } else if (chosen.reader == "nvidia-topo" || chosen.reader == "nccl-topo") {
+    const calibration::NodeTopology node = chosen.reader == "nvidia-topo"
+                                               ? calibration::read_nvidia_topo(file.path(), d)
+                                               : calibration::read_nccl_topo(file.path(), d);
+    if (d.problems().empty()) {
+      calibration::node_yaml(node,
+                             {.gpu = "H100-80GB",
+                              .nvlink = "nvlink3",
+                              .pcie = "pcie4-x16",
+                              .nic = "infiniband-200",
+                              .source = "here"},
+                             d);
+    }
+  } else if (chosen.reader == "slurm-topology") {
+    calibration::import_slurm_topology(file.path(), "models/library/clusters/a100_8.yaml",
+                                       library(), d);
+  } else if (chosen.reader == "metis-cluster") {
+    // The content again in two parts, hosts and cluster.
+    const Chosen parts = choose(
+        {reinterpret_cast<const std::uint8_t*>(chosen.content.data()), chosen.content.size()});
+    const MemoryFile hosts(parts.reader);
+    const MemoryFile cluster(parts.content);
+    calibration::import_metis_cluster(hosts.path(), cluster.path(), {{"", "H100-80GB"}},
+                                      calibration::BandwidthUnit::gigabytes, library(), d);
   }
 }
 

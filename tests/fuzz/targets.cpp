@@ -9,9 +9,10 @@
 namespace orrery::fuzz {
 
 std::span<const Target> targets() {
-  static constexpr std::array<Target, 12> all = {
+  static constexpr std::array<Target, 13> all = {
       Target{"validate", "YAML of every kind, traces, programs and logs, as orrery validate",
              validate},
+      Target{"document", "cluster, model, job, plan, profile; the first line names one", document},
       Target{"program", "Program as protobuf", program},
       Target{"run_log", "RunLog as protobuf", run_log},
       Target{"trace", "traces", trace},

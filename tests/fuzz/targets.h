@@ -18,6 +18,7 @@ struct Target {
 std::span<const Target> targets();
 
 void validate(Input input);
+void document(Input input);
 void program(Input input);
 void run_log(Input input);
 void trace(Input input);

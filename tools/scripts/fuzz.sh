@@ -3,9 +3,10 @@
 #
 #   tools/scripts/fuzz.sh [--minutes M | --runs N] [TARGET...]
 #
-# Builds with clang, libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer into build/fuzz and
-# runs each TARGET (default: all) for M minutes (default: 1) or N executions, from the corpus of the
-# tree and from what earlier runs found (build/fuzz/corpus). An input is a finding when it crashes,
+# Builds the readers with clang, libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer into
+# build/fuzz (tests/fuzz/build.py; the rest comes from the release build) and runs each TARGET
+# (default: all) for M minutes (default: 1) or N executions, from the corpus of the tree and from
+# what earlier runs found (build/fuzz/corpus). An input is a finding when it crashes,
 # takes more than 10 s, or more than 2 GiB. Prints a table; exit code 1 if there was a finding, which
 # lies in build/fuzz/findings: put it into tests/fuzz/corpus/TARGET with its fix.
 set -euo pipefail
@@ -45,9 +46,13 @@ command -v clang++ >/dev/null || {
   exit 2
 }
 
-[[ -f build/fuzz/build.ninja ]] || cmake --preset fuzz >/dev/null
-ninja -C build/fuzz orrery_fuzz >&2
-program=build/fuzz/tests/fuzz/orrery_fuzz
+# shellcheck source=tools/scripts/setup.sh
+source tools/scripts/setup.sh
+setup_build tools/all
+use_ccache
+python3 tests/fuzz/build.py
+ninja -C build/fuzz -j "$(build_jobs)" >&2
+program=build/fuzz/orrery_fuzz
 if ((${#targets[@]} == 0)); then
   # Without a target it names them all.
   mapfile -t targets < <(ORRERY_FUZZ_TARGET='' "$program" 2>&1 | sed -n 's/\t.*//p')

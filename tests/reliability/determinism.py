@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Do equal inputs give equal bytes, whatever surrounds the command?
+
+  determinism.py [--program ORRERY] [--other ORRERY] [--workers N]
+
+Runs a study of plans and a replay once as the reference, and again on 1 to N workers, in another
+time zone, locale, umask, home and working directory, resumed after one run, without what is
+remembered, with it new, and full. Every file of the results must be the same byte for byte, but for
+the clock columns (timings.csv). --other: a program that was built in another way (compiler,
+optimization); its differences are reported, too. Exit code 1: something differs.
+"""
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMMANDS = {
+    "run": ["run", ROOT / "tests/golden/case_study/manifest.yaml"],
+    "replay": ["replay", "--cluster", "a100_8", "--model", "gpt3_1.3b", "--global-batch", "64",
+               "--sequence-length", "1024", "--generate", "llama3", "--days", "20", "--policy",
+               "checkpoint_restart,bamboo,torchft", "--seeds", "2"],
+}
+
+
+def installed_locale():
+    """One that is not C, or none."""
+    names = subprocess.run(["locale", "-a"], capture_output=True, text=True, check=False).stdout
+    found = [name for name in names.split() if not name.startswith(("C", "POSIX"))]
+    return found[0] if found else None
+
+
+def tree(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.name != "timings.csv"}
+
+
+class Matrix:
+    def __init__(self, base):
+        self.base = base
+        self.runs = self.differences = 0
+
+    def call(self, program, words, folder, cache="off", workers=2, environment=None, cwd=ROOT,
+             umask=0o022, more=()):
+        command = [program, *words, "--results", folder, "--no-figure", "--quiet", "--workers",
+                   workers, "--cache", cache, *more]
+        done = subprocess.run([str(word) for word in command], cwd=cwd, umask=umask, text=True,
+                              env={**os.environ, **(environment or {})}, capture_output=True,
+                              check=False)
+        # One run alone may be that of a policy that cannot run here.
+        if done.returncode != 0 and not more:
+            sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+
+    def compare(self, label, folder, reference, counts=True):
+        self.runs += 1
+        found = tree(folder)
+        names = sorted(set(found) ^ set(reference))
+        names += [name for name in sorted(set(found) & set(reference))
+                  if found[name] != reference[name]]
+        print(f"{label:<34} {'same' if not names else 'differs: ' + ', '.join(names[:4])}")
+        self.differences += bool(names) and counts
+
+    def check(self, name, program, others, most_workers):
+        words = COMMANDS[name]
+        first = self.base / f"{name}-reference"
+        self.call(program, words, first, workers=1)
+        reference = tree(first)
+        number = 0
+
+        def variant(label, **settings):
+            nonlocal number
+            number += 1
+            folder = self.base / f"{name}-{number}"
+            more = settings.pop("resumed_after", None)
+            if more:
+                self.call(program, words, folder, more=["--limit", more])
+            self.call(settings.pop("program", program), words, folder, **settings)
+            self.compare(f"{name}: {label}", folder, reference,
+                         counts=not label.startswith("other"))
+
+        for workers in range(1, most_workers + 1):
+            variant(f"{workers} workers", workers=workers)
+        variant("time zone", environment={"TZ": "Pacific/Kiritimati"})
+        locale = installed_locale()
+        if locale:
+            variant(f"locale {locale}", environment={"LC_ALL": locale, "LANG": locale})
+        else:
+            print(f"{name}: no locale but C is installed here")
+        variant("umask 077", umask=0o077)
+        empty = self.base / f"{name}-home"
+        empty.mkdir()
+        variant("home", environment={"HOME": str(empty), "XDG_CACHE_HOME": ""})
+        variant("no home", environment={"HOME": "", "XDG_CACHE_HOME": ""})
+        variant("working directory", cwd=empty)
+        variant("resumed after one run", resumed_after=1)
+        cache = self.base / f"{name}-cache"
+        variant("new store", cache=cache)
+        variant("full store", cache=cache)
+        for other in others:
+            variant(f"other program {other}", program=other)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", default=ROOT / "build/release/tools/orrery")
+    parser.add_argument("--other", action="append", default=[])
+    parser.add_argument("--workers", type=int, default=8, help="most of them")
+    args = parser.parse_args()
+    base = pathlib.Path(tempfile.mkdtemp(prefix="orrery-determinism-"))
+    matrix = Matrix(base)
+    try:
+        for name in COMMANDS:
+            matrix.check(name, args.program, args.other, args.workers)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    print(f"{matrix.runs} runs, {matrix.differences} differ")
+    return 1 if matrix.differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Hours of training with failures and of replays: do memory, descriptors and losses stay as they are?
+
+  soak.py [--minutes M] [--seed S] [--table FILE]
+
+Alternates until the time is up:
+- a training of STEPS steps (--elastic torchft, checkpoints) whose ranks are killed at random
+  moments, and whose launcher's and ranks' memory and open descriptors are read all along. Its losses must be
+  those of an undisturbed run (fp64, to 1e-9), a process of its last quarter must not have more
+  descriptors than one of its second quarter and not over a tenth (and 8 MiB) more memory;
+- a replay on a cluster of the library, with a policy and a seed that are drawn, twice: the same
+  bytes, and nothing left behind.
+Prints a line for each; exit code 1: something was wrong.
+"""
+import argparse
+import csv
+import os
+import pathlib
+import random
+import shutil
+import signal
+import sys
+import time
+
+import faults
+from faults import Runner
+from hostile_network import losses
+
+STEPS = 1500
+CLUSTERS = ["a100_8", "hexiscale_case_study"]
+POLICIES = ["torchft", "bamboo", "oobleck", "hetu", "varuna", "parcae", "unicron"]
+
+
+def usage(pid):
+    """Resident bytes and open descriptors; none when it is gone."""
+    try:
+        pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{pid}/fd"))
+    except (OSError, IndexError):
+        return None
+
+
+def growth(samples):
+    """What is wrong with samples (time, bytes, descriptors) of one process."""
+    if len(samples) < 16:
+        return []
+    quarter = len(samples) // 4
+    early, late = samples[quarter:2 * quarter], samples[-quarter:]
+    most = [max(sample[i] for sample in part) for part in (early, late) for i in (1, 2)]
+    problems = []
+    if most[2] > 1.1 * most[0] + (8 << 20):
+        problems.append(f"memory grew from {most[0] >> 20} to {most[2] >> 20} MiB")
+    if most[3] > most[1]:
+        problems.append(f"descriptors grew from {most[1]} to {most[3]}")
+    return problems
+
+
+class Soak(Runner):
+    expected = None
+
+    def words(self, folder, elastic):
+        words = ["execute", "experiments/executor/two_replicas.yaml", "--cluster", "a100_8",
+                 "--model", "experiments/executor/tiny_llama.yaml", "--sequence-length", "32",
+                 "--precision", "fp64", "--steps", STEPS, "--out", folder / "out", "--quiet"]
+        if elastic:
+            words += ["--elastic", "torchft", "--checkpoint-every", "50", "--checkpoints",
+                      folder / "checkpoints"]
+        return words
+
+    def train(self, rng):
+        if self.expected is None:
+            folder = self.base / "reference"
+            folder.mkdir()
+            code, output, problem = self.finish(self.start(self.words(folder, False)), 1800)
+            if code != 0:
+                sys.exit(f"training fails undisturbed: {problem}\n{output}")
+            self.expected = losses(folder / "out")
+        self.number += 1
+        folder = self.base / f"train{self.number}"
+        folder.mkdir()
+        process = self.start(self.words(folder, True))
+        samples, kills = {}, 0
+        next_kill = time.monotonic() + rng.uniform(10, 30)
+        while process.poll() is None:
+            now = time.monotonic()
+            pids = faults.processes_of(process.pid)
+            for pid in pids:
+                found = usage(pid)
+                if found:
+                    samples.setdefault(pid, []).append((now, *found))
+            ranks = [pid for pid in pids if pid != process.pid]
+            if now > next_kill and len(ranks) > 2 and kills < 3:
+                os.kill(rng.choice(ranks), signal.SIGKILL)
+                kills += 1
+                next_kill = now + rng.uniform(10, 30)
+            time.sleep(0.5)
+        code, output, problem = self.finish(process)
+        problems = [problem] if problem else []
+        if code != 0:
+            problems.append(f"exit code {code}: {output.strip()[-300:]}")
+        found = losses(folder / "out")
+        worst = max((abs(loss - self.expected[step]) / abs(self.expected[step])
+                     for step, loss in found.items()), default=0)
+        if worst > 1e-9:
+            problems.append(f"a loss is off by {worst:.2g}")
+        for of_one in samples.values():
+            problems += growth(of_one)
+        mine = samples.get(process.pid, [(0, 0, 0)])
+        text = (f"{len(found)} steps, {kills} kills, worst loss {worst:.1e}, launcher "
+                f"{max(sample[1] for sample in mine) >> 20} MiB and "
+                f"{max(sample[2] for sample in mine)} descriptors")
+        shutil.rmtree(folder, ignore_errors=True)
+        return text, problems
+
+    def replay(self, rng):
+        cluster, policy = rng.choice(CLUSTERS), rng.choice(POLICIES)
+        days, seed = rng.choice([2, 10, 40]), rng.randrange(1, 10**6)
+        self.number += 1
+        folder = self.base / f"replay{self.number}"
+        results, problems, codes = [], [], []
+        for part in ("a", "b"):
+            words = ["replay", "--cluster", cluster, "--model", "gpt3_1.3b", "--global-batch", "64",
+                     "--sequence-length", "1024", "--generate", "llama3", "--days", days,
+                     "--policy", policy, "--seeds", f"{seed},{seed + 1}", "--results",
+                     folder / part, "--cache", "off" if part == "a" else self.base / "store",
+                     "--no-figure", "--quiet", "--workers", 1]
+            code, output, problem = self.finish(self.start(words), 1800)
+            codes.append(code)
+            if problem or code not in (0, 1):
+                problems.append(f"{problem or code}: {output.strip()[-300:]}")
+            results.append({path.relative_to(folder / part): path.read_bytes()
+                            for path in (folder / part).rglob("*")
+                            if path.is_file() and path.name != "timings.csv"})
+        if results[0] != results[1] or codes[0] != codes[1]:
+            problems.append("two calls differ")
+        shutil.rmtree(folder, ignore_errors=True)
+        return f"{policy} on {cluster}, {days} days, seed {seed}, exit code {codes[0]}", problems
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    faults.add_arguments(parser)
+    args = parser.parse_args()
+    soak = Soak(str(args.program), args.shim)
+    until = time.monotonic() + 60 * (args.minutes or 480)
+    rows = [["what", "detail", "problems"]]
+    number = 0
+    try:
+        while time.monotonic() < until:
+            rng = random.Random(f"{args.seed} {number}")
+            what = "replay" if number % 4 else "train"
+            text, problems = getattr(soak, what)(rng)
+            rows.append([what, text, "; ".join(problems)])
+            print(*rows[-1], sep="  ", flush=True)
+            number += 1
+    finally:
+        soak.close()
+    wrong = sum(bool(row[2]) for row in rows[1:])
+    print(f"{number} rounds, {wrong} wrong")
+    if args.table:
+        with args.table.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Builds the test suite with sanitizers and runs it: is there an access, a value or a race that no
+# test sees?
+#
+#   tools/scripts/sanitize.sh address|thread [CTEST ARGS...]
+#
+# address  AddressSanitizer and UndefinedBehaviorSanitizer, all tests (preset asan)
+# thread   ThreadSanitizer, the tests of what has threads: executor, replay, studies (preset tsan)
+#
+# The first finding ends a test, which then fails. Left out are tests that load something before the
+# sanitizer (a Python module, a library of faults). Settings: see tools/scripts/setup.sh; the build
+# takes an hour of one core, ORRERY_TARGETS="executor_net_tests ..." builds less of it.
+kind=${1:-}
+case $kind in
+  address)
+    export ORRERY_PRESET=asan
+    choice=(-E '^(python_|reliability_|experiments_(agreement|llama3|autohet|oobleck))')
+    targets=()
+    ;;
+  thread)
+    export ORRERY_PRESET=tsan
+    choice=(-R '^(executor_(net|launcher|engine)|sim_replay|experiments_(sweep|replay|disk_cache))')
+    targets=(executor_net_tests executor_launcher_tests executor_launcher_test executor_engine_tests
+      sim_replay_tests experiments_tests)
+    ;;
+  *)
+    awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "${BASH_SOURCE[0]}" >&2
+    exit 2
+    ;;
+esac
+shift
+# shellcheck source=tools/scripts/setup.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/setup.sh"
+[[ -n ${ORRERY_TARGETS:-} ]] && read -ra targets <<<"$ORRERY_TARGETS"
+setup_build "${targets[@]}"
+export UBSAN_OPTIONS=print_stacktrace=1
+# Simulations are forked while other threads sleep.
+export TSAN_OPTIONS=halt_on_error=1:die_after_fork=0
+exec ctest --test-dir "$build_dir" --output-on-failure --no-tests=error "${choice[@]}" "$@" </dev/null
