@@ -158,6 +158,10 @@ void describe(config::Visitor& v, JudgeSettings& settings) {
              "simulator (default), hexiscale_public_code or hexiscale_paper");
   v.optional("seed", settings.seed, "of planner and jitter; default: 0");
   v.optional("jitter", simulation.jitter, "relative standard deviation of compute times");
+  v.optional("step_jitter", simulation.step_jitter,
+             "relative standard deviation of a GPU's speed from step to step");
+  v.optional("link_jitter", simulation.link_jitter,
+             "relative standard deviation of what transfers between two GPUs take");
   v.optional("straggler", simulation.stragglers,
              "DEVICE=FACTOR: its compute takes FACTOR times as long; may be repeated");
   v.optional("slow_link", simulation.slow_links,
@@ -172,10 +176,12 @@ void describe(config::Visitor& v, JudgeSettings& settings) {
   describe_fields(v, settings.hardware);
   v.not_negative("seed", settings.seed);
   v.between("jitter", simulation.jitter, 0.0, 1.0);
+  v.between("step_jitter", simulation.step_jitter, 0.0, 1.0);
+  v.between("link_jitter", simulation.link_jitter, 0.0, 1.0);
   if (!v.reading()) return;
   simulation.seed = settings.seed;
-  for (const char* key :
-       {"cost", "seed", "jitter", "straggler", "slow_link", "inner", "ring", "expanded"}) {
+  for (const char* key : {"cost", "seed", "jitter", "step_jitter", "link_jitter", "straggler",
+                          "slow_link", "inner", "ring", "expanded"}) {
     if (v.given(key)) settings.given.emplace_back(key);
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -27,6 +28,7 @@ void refuse_flags(const SimulateSettings& args, config::Diagnostics& diagnostics
   refuse(args.timeline, "timeline", diagnostics);
   refuse(args.log, "log", diagnostics);
   refuse(args.program, "program", diagnostics);
+  if (args.steps != 1) refuse("", "steps", diagnostics);
   for (const std::string& key : args.judge.given) refuse("", key, diagnostics);
 }
 
@@ -54,6 +56,33 @@ void check_phases(const models::PlannedStep& step, const std::string& path,
                          "micro-batches of mixed lengths cannot be rerouted", ""});
     }
     models::report(defects, path, diagnostics);
+  }
+}
+
+/// The smallest of ascending values that a share of them does not exceed.
+Seconds quantile(const std::vector<Seconds>& ascending, double share) {
+  const auto rank =
+      static_cast<std::size_t>(std::ceil(share * static_cast<double>(ascending.size())));
+  return ascending[std::max<std::size_t>(rank, 1) - 1];
+}
+
+StepTimes step_times(const std::vector<RunReport>& steps) {
+  std::vector<Seconds> times;
+  for (const RunReport& step : steps) times.push_back(step.evaluation->iteration_time);
+  std::sort(times.begin(), times.end());
+  return {static_cast<std::int64_t>(times.size()), quantile(times, 0.05), quantile(times, 0.5),
+          quantile(times, 0.95)};
+}
+
+/// Further steps differ by their noise: without it, or under a closed form, all are equal.
+void check_steps(const SimulateSettings& settings, config::Diagnostics& diagnostics) {
+  if (settings.steps == 1) return;
+  const std::string at = "steps";
+  if (settings.judge.cost != CostModel::simulator) {
+    diagnostics.add(at_setting(at), "a closed form has no noise", "leave --cost out");
+  } else if (!settings.judge.simulation.noisy()) {
+    diagnostics.add(at_setting(at), "steps without noise are all equal",
+                    "give --step-jitter, --link-jitter or --jitter");
   }
 }
 
@@ -115,8 +144,19 @@ void describe(config::Visitor& v, SimulateSettings& settings) {
              "write a timeline: FILE.perfetto-trace or FILE.json (Chrome)", {.letter = 't'});
   v.optional("log", settings.log, "write the run log (protobuf)");
   v.optional("program", settings.program, "write the lowered program (protobuf)");
+  v.optional("steps", settings.steps,
+             "simulate so many steps, each with noise of its own, and say p5, median and p95");
+  v.between("steps", settings.steps, std::int64_t{1}, std::int64_t{100'000});
   describe(v, settings.job);
   describe(v, settings.judge);
+}
+
+void describe(config::Visitor& v, StepTimes& times) {
+  v.title("Times of steps");
+  v.required("steps", times.steps, "how many");
+  v.required("p5", times.p5, "that one in twenty does not exceed");
+  v.required("median", times.median, "that half of them do not exceed");
+  v.required("p95", times.p95, "that one in twenty exceeds");
 }
 
 void describe(config::Visitor& v, SimulateResult& result) {
@@ -125,6 +165,7 @@ void describe(config::Visitor& v, SimulateResult& result) {
   v.required("model", result.model, "its name");
   if (!result.step) {
     v.required("plans", result.plans, "what each came to");
+    v.optional("steps", result.steps, "times of several steps of each");
     return;
   }
   describe(v, result.step->outcome);
@@ -149,6 +190,7 @@ SimulateResult simulate(const SimulateSettings& settings, const Call& call,
   std::vector<std::string> inputs = input_files(settings.job);
   inputs.insert(inputs.end(), settings.plans.begin(), settings.plans.end());
   check_outputs(outputs, inputs, diagnostics);
+  check_steps(settings, diagnostics);
   diagnostics.raise();
   SimulateResult result;
   result.inputs = load_plans(settings.plans, settings.job, settings.judge, {}, std::move(problems));
@@ -156,8 +198,18 @@ SimulateResult simulate(const SimulateSettings& settings, const Call& call,
   diagnostics.raise();
   probe_outputs(outputs);
   std::vector<RunTask> tasks;
-  for (const LoadedRun& run : result.inputs) tasks.push_back({run.spec.plan->value, run, exports});
-  result.plans = run_tasks(tasks, call, settings.judge.cache.open(call.on_note).get());
+  for (const LoadedRun& run : result.inputs) {
+    for (std::int64_t step = 0; step < settings.steps; ++step) {
+      tasks.push_back({run.spec.plan->value, run, step == 0 ? exports : Exports{}});
+      tasks.back().run.spec.simulation.seed += step;
+    }
+  }
+  std::vector<RunReport> reports =
+      run_tasks(tasks, call, settings.judge.cache.open(call.on_note).get());
+  for (auto first = reports.begin(); first != reports.end(); first += settings.steps) {
+    if (settings.steps > 1) result.steps.push_back(step_times({first, first + settings.steps}));
+    result.plans.push_back(std::move(*first));
+  }
   result.cluster = result.inputs.front().cluster.name;
   result.model = result.inputs.front().workload.name;
   return result;

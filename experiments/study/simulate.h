@@ -1,5 +1,6 @@
 /// One iteration of given plans, or one step of mixed lengths: what `orrery simulate` does.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "experiments/study/execute.h"
 #include "experiments/study/inputs.h"
 #include "experiments/study/mixed_length.h"
+#include "models/base/units.h"
 #include "models/spec/step_plan.h"
 
 namespace orrery::experiments {
@@ -16,6 +18,7 @@ struct SimulateSettings {
   JobSettings job;
   JudgeSettings judge;
   std::vector<std::string> plans;  ///< Files; or one step plan.
+  std::int64_t steps = 1;          ///< Each with noise of its own: seed, seed + 1, ...
   Text timeline;
   Text log;
   Text program;
@@ -27,10 +30,20 @@ struct SimulatedStep {
   StepOutcome outcome;
 };
 
+/// Times of several steps of a plan. Quantiles are those of the nearest rank.
+struct StepTimes {
+  std::int64_t steps = 0;
+  Seconds p5;
+  Seconds median;
+  Seconds p95;
+};
+void describe(config::Visitor& v, StepTimes& times);
+
 struct SimulateResult {
   std::string cluster;
   std::string model;
-  std::vector<RunReport> plans;       ///< Of each file.
+  std::vector<RunReport> plans;       ///< Of each file; of its first step.
+  std::vector<StepTimes> steps;       ///< Of each file, where several steps were asked for.
   std::optional<SimulatedStep> step;  ///< Of a step plan, instead of `plans`.
   std::vector<LoadedRun> inputs;      ///< Of each of `plans`; not described.
 };

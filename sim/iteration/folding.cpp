@@ -85,7 +85,7 @@ class FoldedIteration::Impl {
 
  private:
   static bool may_fold(const ir::Plan& plan, const IterationOptions& options) {
-    return options.fold == FoldMode::automatic && options.jitter == 0 &&
+    return options.fold == FoldMode::automatic && !options.noisy() &&
            options.ring == RingMode::aggregated && !options.record_spans &&
            !options.record_memory && plan.pipelines.size() > 1;
   }

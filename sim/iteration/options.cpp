@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "models/config/units.h"
 #include "models/config/visitor.h"
@@ -88,6 +89,10 @@ void describe(config::Visitor& v, IterationOptions& options) {
   v.title("Iteration");
   v.doc("How one iteration is simulated.");
   v.optional("jitter", options.jitter, "relative standard deviation of compute times");
+  v.optional("step_jitter", options.step_jitter,
+             "relative standard deviation of a device's speed from step to step");
+  v.optional("link_jitter", options.link_jitter,
+             "relative standard deviation of what transfers between two devices take");
   v.optional("seed", options.seed, "seed of the jitter");
   v.optional("stragglers", options.stragglers, "devices that compute more slowly");
   v.optional("slow_links", options.slow_links, "links with less bandwidth");
@@ -99,6 +104,8 @@ void describe(config::Visitor& v, IterationOptions& options) {
   v.optional("record_memory", options.record_memory, "keep the memory timeline of each rank");
   v.optional("record_links", options.record_links, "keep the bytes that crossed each link");
   v.between("jitter", options.jitter, 0.0, 1.0);
+  v.between("step_jitter", options.step_jitter, 0.0, 1.0);
+  v.between("link_jitter", options.link_jitter, 0.0, 1.0);
 }
 
 std::vector<std::string> find_problems(const IterationOptions& options,
@@ -123,8 +130,10 @@ std::vector<std::string> find_problems(const IterationOptions& options,
     }
     check_factor(slow.slowdown, fmt::format("link '{}'", slow.link));
   }
-  if (!(options.jitter >= 0) || options.jitter > 1) {
-    problems.push_back(fmt::format("jitter {}", options.jitter));
+  for (const auto& [name, value] : {std::pair{"jitter", options.jitter},
+                                    {"step_jitter", options.step_jitter},
+                                    {"link_jitter", options.link_jitter}}) {
+    if (!(value >= 0) || value > 1) problems.push_back(fmt::format("{} {}", name, value));
   }
   return problems;
 }

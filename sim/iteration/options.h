@@ -56,6 +56,11 @@ struct IterationOptions {
   /// log-normal factor of mean 1, drawn for (seed, device, position in the rank's compute stream);
   /// a rank that represents several devices takes the largest of their products with `slowdown`.
   double jitter = 0;
+  /// The same of all ops of a device together, drawn for (seed, device): how its speed differs from
+  /// step to step. The devices of a step differ, so that the slowest of them sets its time.
+  double step_jitter = 0;
+  /// The same of the bytes of all flows from one device to another, drawn for (seed, pair).
+  double link_jitter = 0;
   std::int64_t seed = 0;
   std::vector<Straggler> stragglers;  ///< Several for one device multiply.
   std::vector<SlowLink> slow_links;   ///< Several for one link multiply.
@@ -65,6 +70,9 @@ struct IterationOptions {
   bool record_spans = true;
   bool record_memory = true;
   bool record_links = true;
+
+  /// Whether devices or links have noise of their own.
+  bool noisy() const { return jitter > 0 || step_jitter > 0 || link_jitter > 0; }
 };
 
 /// "3=1.5": a device and its factor.

@@ -17,6 +17,18 @@ const T& at(const std::vector<T>& table, std::int32_t index) {
   return table[index];
 }
 
+// Streams of noise that are no device's.
+constexpr std::uint64_t kStepStream = 0x73746570;
+constexpr std::uint64_t kLinkStream = 0x6c696e6b;
+
+std::uint64_t of(DeviceId device) { return static_cast<std::uint64_t>(device.value); }
+
+/// Log-normal with mean 1 and the given relative standard deviation.
+double log_normal(double deviation, Rng rng) {
+  const double variance = std::log1p(deviation * deviation);
+  return std::exp(std::sqrt(variance) * rng.normal() - 0.5 * variance);
+}
+
 }  // namespace
 
 ProgramTasks::ProgramTasks(const Input& input, FlowEngine& engine)
@@ -32,13 +44,18 @@ ProgramTasks::ProgramTasks(const Input& input, FlowEngine& engine)
       inner_(program_, path_),
       mode_(effective_mode(program_.header.collapsed, options_.inner)),
       rng_(static_cast<std::uint64_t>(options_.seed)),
-      variance_(std::log1p(options_.jitter * options_.jitter)),
       slowdown_(cluster_.devices.size(), 1.0),
       shape_flows_(program_.collective_shapes.size()),
       local_time_(program_.collective_shapes.size()),
       shape_uses_(program_.collective_shapes.size(), 0) {
   for (const Straggler& straggler : options_.stragglers) {
     slowdown_[straggler.device] *= straggler.slowdown;
+  }
+  if (options_.step_jitter > 0) {
+    for (const DeviceId device : slowdown_.ids()) {
+      slowdown_[device] *=
+          log_normal(options_.step_jitter, rng_.fork(kStepStream).fork(of(device)));
+    }
   }
   if (folding_ != nullptr) class_ends_.resize(folding_->collective_flows.size());
 }
@@ -62,6 +79,10 @@ TaskId ProgramTasks::flow(DeviceId source, DeviceId destination, Bytes bytes, Se
     return folded_flow(folding_->route_of_pair.at(Folding::key(source, destination)), bytes, extra);
   }
   ++work_.flows;
+  if (options_.link_jitter > 0 && source != destination) {
+    bytes *= log_normal(options_.link_jitter,
+                        rng_.fork(kLinkStream).fork(of(source)).fork(of(destination)));
+  }
   return engine_.add_flow(source.value, destination.value, bytes, extra);
 }
 
@@ -130,10 +151,8 @@ void ProgramTasks::add_op(OpId id) {
   }
 }
 
-/// Log-normal with mean 1 and the given relative standard deviation.
 double ProgramTasks::noise(DeviceId device, std::uint32_t position) const {
-  Rng rng = rng_.fork(static_cast<std::uint64_t>(device.value)).fork(position);
-  return std::exp(std::sqrt(variance_) * rng.normal() - 0.5 * variance_);
+  return log_normal(options_.jitter, rng_.fork(of(device)).fork(position));
 }
 
 double ProgramTasks::factor(const ir::Op& op, std::uint32_t position) const {

@@ -107,7 +107,6 @@ class ProgramTasks {
   InnerTable inner_;
   InnerMode mode_;
   Rng rng_;
-  double variance_ = 0;  ///< Of the logarithm of the noise.
   IdVector<DeviceId, double> slowdown_;
   IdVector<OpId, std::int32_t> tasks_;  ///< The only task, or ~ of an index into ends_.
   std::vector<Ends> ends_;

@@ -52,7 +52,7 @@ class SimulatedIterationTimer::Impl {
       : topology_(simulator.topology()),
         paths_(paths),
         renaming_(simulator.cluster(), simulator.topology(), cache.ignore_leaves),
-        renames_(cache.rename && options.jitter == 0 && options.stragglers.empty() &&
+        renames_(cache.rename && !options.noisy() && options.stragglers.empty() &&
                  options.slow_links.empty()),
         evaluator_(simulator, workload, job, profile, std::move(options)),
         answers_(cache.answers, std::move(context)) {}

@@ -46,6 +46,14 @@ std::string step_text(const experiments::SimulatedStep& simulated) {
                      outcome.time.value, outcome.switches, outcome.switching.value);
 }
 
+std::string steps_text(const experiments::StepTimes& times) {
+  const auto deviation = [&](Seconds time) {
+    return fmt::format("{:.6f} s ({:+.2f} %)", time.value, 100 * (time / times.median - 1));
+  };
+  return fmt::format("\n{} steps: median {:.6f} s, p5 {}, p95 {}\n", times.steps,
+                     times.median.value, deviation(times.p5), deviation(times.p95));
+}
+
 std::string report_text(const experiments::RunReport& report, const experiments::LoadedRun& run,
                         bool full) {
   std::string text =
@@ -104,6 +112,7 @@ void print_simulation(const SimulateResult& result, const SimulateSettings& sett
   print(job_line(result.inputs.front()));
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     print(report_text(result.plans[i], result.inputs[i], view.full));
+    if (!result.steps.empty()) print(steps_text(result.steps[i]));
   }
   if (result.plans.size() > 1) print(comparison(result.plans));
   print(exports_text(settings));

@@ -224,9 +224,9 @@ void bind_judgment(py::module_& m) {
   ORRERY_RECORD(m, sim::Straggler, "A device whose passes take `slowdown` times as long.", device,
                 slowdown);
   ORRERY_RECORD(m, sim::SlowLink, "A link with 1 / slowdown of its bandwidth.", link, slowdown);
-  ORRERY_RECORD(m, sim::IterationOptions, "How an iteration is simulated.", jitter, seed,
-                stragglers, slow_links, inner, ring, fold, record_spans, record_memory,
-                record_links);
+  ORRERY_RECORD(m, sim::IterationOptions, "How an iteration is simulated.", jitter, step_jitter,
+                link_jitter, seed, stragglers, slow_links, inner, ring, fold, record_spans,
+                record_memory, record_links);
   ORRERY_RECORD(m, sim::SimulatedWork, "Counted work of a simulation.", timers, flows, barriers);
   ORRERY_RECORD(m, sim::IterationResult, "A simulated iteration.", log, iteration_time, iterations,
                 settled, ranks, breakdown, pipeline_times, peak_memory, work, simulated_pipelines);

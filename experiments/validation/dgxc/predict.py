@@ -8,9 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import tables  # noqa: E402
-from today import study  # noqa: E402
+from today import rows, study  # noqa: E402
 from today.models import model, packed  # noqa: E402
-from today.runs import Run  # noqa: E402
 
 DOCUMENT = 512  # tokens of an example that fine-tuning packs with others (assumed)
 EXPERTS = {"grok1", "deepseek_v3", "llama4_maverick"}
@@ -24,21 +23,11 @@ def read_row(row):
     shape = model(name, int(layers) if layers else None)
     if task != "pretrain":
         shape = packed(shape, DOCUMENT)
-    run = Run(id=row.text("id"), set=set_of(name, task), model=shape,
-              gpu=row.text("gpu"), gpus=row.count("gpus"), sequence=row.count("sequence"),
-              global_batch=row.count("global_batch"), micro_batch=row.count("micro_batch"),
-              tp=row.count("tensor_parallel"), pp=row.count("pipeline_parallel"),
-              virtual_stages=row.count("virtual_stages"), cp=row.count("context_parallel"),
-              ep=row.count("expert_parallel"), precision=row.text("precision"),
-              sharded=row.text("sharding"), frozen=task == "lora", generation=row.text("tag"),
-              measured=row.number("step_s"), scored=row.text("doubtful") != "yes")
-    # Proxies of 405B have two layers less than their chunks: embedding and loss count as a layer.
-    run.ends_count = (run.model.shape.layers % run.chunks != 0 and
-                      (run.model.shape.layers + 2) % run.chunks == 0)
+    run = rows.run_of(row, set=set_of(name, task), model=shape, frozen=task == "lora",
+                      generation=row.text("tag"), scored=row.text("doubtful") != "yes")
+    run.ends_count = rows.ends_as_layers(run)  # proxies of 405B
     run.notes["case"] = (row.text("tag"), name, task, run.gpu, run.precision)
     run.notes["model"] = name
-    for problem in run.problems():
-        row.problem("gpus", problem)
     return run
 
 
@@ -51,8 +40,7 @@ def set_of(name, task):
 def read(folder, problems):
     """All rows. Fitted on: of each model, task, GPU type, precision and release the visible row
     with the fewest GPUs; proxies with fewer layers are the same model."""
-    runs = [read_row(row) for row in tables.Table(
-        f"{folder}/step_times.csv", ["id", "model", "gpu", "step_s"], problems)]
+    runs = rows.read(f"{folder}/step_times.csv", ["model", "gpu", "step_s"], problems, read_row)
     smallest = {}
     for run in runs:
         if run.measured is None or not run.scored:

@@ -2,8 +2,9 @@
 """Predicts the peak memory that Megatron-LM's functional tests record: bytes of tensors on the rank
 that logs, one of the last pipeline stage (README.md). `predict.py --help`.
 
-States and activations are those of models/cost/memory.h; what these do not know (scores of attention
-that is not fused, latent attention, logits as this software holds them) is counted here."""
+States and activations are those of models/cost/memory.h; what these do not know (scores of
+attention that is not fused, latent attention, logits as this software holds them) is counted
+here."""
 
 import argparse
 import re
@@ -246,8 +247,8 @@ def count(case):
             one, more = kinds[case.shape.experts > 0 and not first]
             total += states(one) + more[0]
             kept += flying * (one.activations_per_micro_batch + more[1])
-    # A head for each token that is predicted. Logits in 16 bits and the softmax of the loss in fp32;
-    # fused losses do not work in place and hold another copy.
+    # A head for each token that is predicted. Logits in 16 bits and the softmax of the loss in
+    # fp32; fused losses do not work in place and hold another copy.
     elements = case.tokens * case.shape.vocabulary / case.tp * (1 + case.mtp)
     logits = elements * (10.0 if case.flags["loss_fused"] else 6.0)
     transient = max(one[0].recomputed + one[1][1] for one in kinds.values())

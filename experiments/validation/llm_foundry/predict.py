@@ -9,9 +9,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import errors  # noqa: E402
 import orrery  # noqa: E402
 import tables  # noqa: E402
-from today import study  # noqa: E402
+from today import rows, study  # noqa: E402
 from today.kernels import usual_layer  # noqa: E402
-from today.runs import Model, Run  # noqa: E402
+from today.runs import Model  # noqa: E402
 
 TARGET = 0.07
 # Layers, width and heads by size. [llm-foundry, scripts/train/yamls/pretrain/mpt-*.yaml]
@@ -29,26 +29,19 @@ def mpt(size):
 
 
 def read_row(row):
-    run = Run(id=row.text("id"), set=f"{row.text('gpu')}, {row.text('precision')}",
-              model=mpt(row.text("model")), gpu=row.text("gpu"), gpus=row.count("gpus"),
-              sequence=row.count("sequence"), global_batch=row.count("global_batch"),
-              micro_batch=row.count("micro_batch"), precision=row.text("precision"),
-              sharded=row.text("sharding"), recompute=row.text("recompute"),
-              generation=row.text("section"))
+    run = rows.run_of(row, set=f"{row.text('gpu')}, {row.text('precision')}",
+                      model=mpt(row.text("model")), generation=row.text("section"))
     run.notes["case"] = (run.gpu, run.precision, row.text("section"), row.text("model"))
     rate = row.number("tokens_per_s")
     if rate is not None:
         run.measured = run.global_batch * run.sequence / rate
-    for problem in run.problems():
-        row.problem("gpus", problem)
     return run
 
 
 def read(folder, problems):
     """All rows. Fitted on: of each model, GPU type, precision and section the visible row with the
     fewest GPUs, and of several such rows the one of the shortest sequence from 2,048 on."""
-    runs = [read_row(row) for row in tables.Table(
-        f"{folder}/mpt_throughput.csv", ["id", "model", "gpu"], problems)]
+    runs = rows.read(f"{folder}/mpt_throughput.csv", ["model", "gpu"], problems, read_row)
     smallest = {}
     for run in runs:
         if run.measured is None:

@@ -9,9 +9,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import errors  # noqa: E402
 import tables  # noqa: E402
-from today import study  # noqa: E402
+from today import rows, study  # noqa: E402
 from today.models import STAND_INS, model, packed  # noqa: E402
-from today.runs import Run  # noqa: E402
 
 DGXC = Path(__file__).with_name("parameters_of_dgxc.csv")
 DOCUMENT = 512  # tokens of an example that fine-tuning packs with others (assumed)
@@ -23,25 +22,16 @@ TARGET_EXPERTS, TARGET_DENSE = 0.10, 0.06
 def read_row(row, found):
     name, task = row.text("model"), row.text("task")
     known = model(name)
-    run = Run(id=row.text("id"), set=set_of(name, known),
-              model=known if task == "pretrain" else packed(known, DOCUMENT),
-              gpu=row.text("gpu"), gpus=row.count("gpus"), sequence=row.count("sequence"),
-              global_batch=row.count("global_batch"), micro_batch=row.count("micro_batch"),
-              tp=row.count("tensor_parallel"), pp=row.count("pipeline_parallel"),
-              virtual_stages=row.count("virtual_stages"), cp=row.count("context_parallel"),
-              ep=row.count("expert_parallel"), precision=row.text("precision"),
-              sharded=row.text("sharding"), frozen=task == "lora",
-              generation=row.text("container"))
-    run.ends_count = (run.model.shape.layers % run.chunks != 0 and
-                      (run.model.shape.layers + 2) % run.chunks == 0)
+    run = rows.run_of(row, set=set_of(name, known), frozen=task == "lora",
+                      model=known if task == "pretrain" else packed(known, DOCUMENT),
+                      generation=row.text("container"))
+    run.ends_count = rows.ends_as_layers(run)
     # Products in bf16 as dgxc's rows say: here gpt-oss alone has many of them.
     given = study.taken_from(found, "H100" if run.gpu == "H100" else "GB200")
     run.parameters = {"products": given["products"]} if given else {}
     rate = row.number("tokens_per_s_per_gpu")
     if rate is not None:
         run.measured = tokens(run) / (rate * run.gpus)
-    for problem in run.problems():
-        row.problem("gpus", problem)
     return run
 
 
@@ -59,8 +49,8 @@ def read(folder, problems):
     """All rows. Fitted on: every second measured row of models whose description is known, in the
     order of the table."""
     found = study.read_parameters(DGXC, problems)
-    runs = [read_row(row, found) for row in tables.Table(
-        f"{folder}/performance_summary.csv", ["id", "model", "gpu"], problems)]
+    runs = rows.read(f"{folder}/performance_summary.csv", ["model", "gpu"], problems,
+                     lambda row: read_row(row, found))
     measured = [run for run in runs if run.measured is not None and run.set != "stand-ins"]
     for run in measured[::2]:
         run.fitted = True

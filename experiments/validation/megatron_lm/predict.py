@@ -9,9 +9,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import errors  # noqa: E402
 import orrery  # noqa: E402
 import tables  # noqa: E402
-from today import study  # noqa: E402
+from today import rows, study  # noqa: E402
 from today.kernels import usual_layer  # noqa: E402
-from today.runs import Model, Run  # noqa: E402
+from today.runs import Model  # noqa: E402
 
 LARGEST_FITTED = 768
 SEQUENCE, VOCABULARY = 4096, 131072
@@ -36,10 +36,8 @@ def model_flops(run):
 
 
 def read_row(row, found):
-    run = Run(id=row.text("id"), set="weak scaling", model=gpt(row), gpu="H100",
-              gpus=row.count("gpus"), sequence=SEQUENCE, global_batch=row.count("global_batch"),
-              tp=row.count("tensor_parallel"), pp=row.count("pipeline_parallel"),
-              gradient_bytes=4.0)
+    run = rows.run_of(row, set="weak scaling", model=gpt(row), gpu="H100", sequence=SEQUENCE,
+                      gradient_bytes=4.0)
     if run.pp == 1:  # the table does not say: all that a replica has
         run.micro_batch = run.global_batch // run.dp
     # The table does not print interleaving; as many chunks as two layers in each allow.
@@ -50,15 +48,13 @@ def read_row(row, found):
     if rate is not None:
         run.measured = model_flops(run) / (rate * 1e12 * run.gpus)
     run.fitted = run.measured is not None and run.gpus <= LARGEST_FITTED
-    for problem in run.problems():
-        row.problem("gpus", problem)
     return run
 
 
 def read(folder, problems):
     found = study.read_parameters(DGXC, problems)
-    return [read_row(row, found) for row in tables.Table(
-        f"{folder}/h100_weak_scaling.csv", ["id", "hidden", "gpus"], problems)]
+    return rows.read(f"{folder}/h100_weak_scaling.csv", ["hidden", "gpus"], problems,
+                     lambda row: read_row(row, found))
 
 
 def free(runs):

@@ -15,35 +15,50 @@ from a100 import fit  # noqa: E402
 
 LARGE = 1 << 20  # bytes, from which bandwidths are scored
 TARGET = 0.10
-# How a node of eight reduces. NCCL takes whichever of these is shortest: a launch of constant time;
-# messages with flags instead of fences (LL, LL128), early to start and narrow; sums in the switch
-# (NVLS), late to start and wide. Seconds and bytes/s of the whole message. [NCCL, tuning.cc: that
-# it chooses by the least of latency + bytes / bandwidth]
-NAMES = ["launch", "flags_start", "flags_bandwidth", "switch_start", "switch_bandwidth"]
-UNITS = ["s", "s", "B/s", "s", "B/s"]
-START = [15e-6, 15e-6, 70e9, 60e-6, 250e9]
+NODE = 8
+# How a node of eight reduces. NCCL takes whichever is shortest: messages with flags instead of
+# fences (LL, LL128), early to start and narrow, or sums in the switch (NVLS), late to start and
+# wide. Seconds and bytes/s of the whole message. [NCCL, tuning.cc: that it chooses by the least of
+# latency + bytes / bandwidth]
+NAMES = ["flags_start", "flags_bandwidth", "switch_start", "switch_bandwidth"]
+UNITS = ["s", "B/s", "s", "B/s"]
+START = [15e-6, 70e9, 60e-6, 250e9]
 
 
 def node_time(point, size):
-    launch, flags_start, flags, switch_start, switch = point
-    return max(launch, min(flags_start + size / flags, switch_start + size / switch))
+    flags_start, flags, switch_start, switch = point
+    return min(flags_start + size / flags, switch_start + size / switch)
 
 
-def between(nodes, size):
-    """Rings through all adapters of all nodes, in the library's closed form."""
-    cluster = orrery.load_cluster({
+def profile(point):
+    """The choice as a profile, so that every simulation of such nodes makes it: the ring over a
+    node takes 2 (p - 1) steps of a p-th each, whose times change where the choice does."""
+    flags_start, flags, switch_start, switch = point
+    steps = 2 * (NODE - 1)
+    change = (switch_start - flags_start) / (1 / flags - 1 / switch)
+    return orrery.Profile(name="nccl_h100", links=[
+        orrery.LinkSegment(link_class="nvlink4", from_bytes=start, latency=latency / steps,
+                           bandwidth=bandwidth * steps / NODE,
+                           provenance=orrery.Provenance(source="nccl-tests, DGX H100",
+                                                        machine="H100"))
+        for start, latency, bandwidth in ((0, flags_start, flags),
+                                          (change / NODE, switch_start, switch))])
+
+
+def cluster(nodes):
+    """p5: four EFA adapters of 100 Gb/s for each GPU, taken for one of 400 Gb/s."""
+    return orrery.load_cluster({
         "name": "p5", "nodes": [{"name": "p5", "count": nodes,
-                                 "gpus": {"type": "H100-80GB", "count": 8},
+                                 "gpus": {"type": "H100-80GB", "count": NODE},
                                  "domains": {"link": "nvlink4"}, "pcie": {"link": "pcie5-x16"},
-                                 "nics": {"link": "infiniband-400", "count": 8},
+                                 "nics": {"link": "infiniband-400", "count": NODE},
                                  "host_memory": {"capacity": "2 TiB", "bandwidth": 200e9}}]})
-    return orrery.Topology(cluster).collective_time("all_reduce", "ring", range(8 * nodes), size)
 
 
-def predict(point, row):
-    nodes, size = row["nodes"], row["size"]
-    inside = node_time(point, size)
-    return inside if nodes == 1 else max(inside, between(nodes, size))
+def reduce_time(nodes, size, made=None):
+    """Rings, through all adapters where there are several nodes, in the library's closed form."""
+    return orrery.Topology(cluster(nodes), made).collective_time(
+        "all_reduce", "ring", range(NODE * nodes), size)
 
 
 def bus_bandwidth(seconds, row):
@@ -92,11 +107,12 @@ def main():
     problems.raise_any()
     fitting = [row for row in rows if row["fitted"]]
     point, left_out = fit_node(fitting)
-    seconds = {row["id"]: predict(point, row) for row in rows}
+    made = profile(point)
+    seconds = {row["id"]: reduce_time(row["nodes"], row["size"], made) for row in rows}
     unseen = {row["id"]: 1e-6 * row["measured"] / seconds[row["id"]] - 1 for row in rows}
     out = {row["id"]: 1 / (1 + error) - 1 for row, error in zip(fitting, left_out)}
     large = [row for row in rows if row["size"] >= LARGE]
-    plain = {row["id"]: 1e-6 * row["measured"] / max(between(row["nodes"], row["size"]), 1e-9) - 1
+    plain = {row["id"]: 1e-6 * row["measured"] / reduce_time(row["nodes"], row["size"]) - 1
              for row in large}
     sets = dict.fromkeys(row["set"] for row in rows if not row["fitted"])
     table = [line(f"{name}, from 1 MiB", [row for row in large if row["set"] == name], unseen)

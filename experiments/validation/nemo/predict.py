@@ -8,9 +8,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import errors  # noqa: E402
 import tables  # noqa: E402
-from today import study  # noqa: E402
+from today import rows, study  # noqa: E402
 from today.models import model  # noqa: E402
-from today.runs import Run  # noqa: E402
 
 BRIDGE = Path(__file__).with_name("parameters_of_megatron_bridge.csv")
 LONGEST_FITTED = 32768
@@ -32,26 +31,20 @@ def model_flops(run):
 
 def read_row(row, found):
     gpu = row.text("gpu")
-    run = Run(id=row.text("id"), set=gpu, model=model(row.text("model")), gpu=gpu,
-              gpus=row.count("gpus"), sequence=row.count("sequence"),
-              global_batch=row.count("global_batch"), tp=row.count("tensor_parallel"),
-              pp=row.count("pipeline_parallel"), cp=row.count("context_parallel"),
-              precision="fp8")
+    run = rows.run_of(row, set=gpu, model=model(row.text("model")), precision="fp8")
     run.parameters = study.taken_from(
         found, *(["H100"] if gpu == "H100" else ["B200/GB200"]))
     rate = row.number("tflops_per_gpu")
     if rate is not None:
         run.measured = model_flops(run) / (rate * 1e12 * run.gpus)
     run.fitted = run.measured is not None and run.sequence <= LONGEST_FITTED
-    for problem in run.problems():
-        row.problem("gpus", problem)
     return run
 
 
 def read(folder, problems):
     found = study.read_parameters(BRIDGE, problems)
-    return [read_row(row, found) for row in tables.Table(
-        f"{folder}/long_sequence.csv", ["id", "model", "gpu"], problems)]
+    return rows.read(f"{folder}/long_sequence.csv", ["model", "gpu"], problems,
+                     lambda row: read_row(row, found))
 
 
 def free(runs):

@@ -129,7 +129,8 @@ def validation_rows(rows, overhead):
         if plan.on_gh200:
             measured = plan.measured.peak_memory_bytes
             found.append(errors.Row(plan.id, plan.set, MEMORY,
-                                    row.prediction.held + overhead.of(row.prediction), measured, plan.score,
+                                    row.prediction.held + overhead.of(row.prediction), measured,
+                                    plan.score,
                                     measured is not None and plan.model == FITTED_MODEL))
     return found
 

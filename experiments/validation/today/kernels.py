@@ -31,6 +31,9 @@ class Gpu:
 
 
 GPUS = {
+    # Jean Zay: four GPUs and four Omni-Path adapters of 100 Gb/s on a node. Of the best product the
+    # share of peak that A100 reaches is assumed.
+    "V100-JZ": Gpu("V100-32GB", 80, {"bf16": 109e12}, "nvlink2", "infiniband-100", domain=4),
     "A100": Gpu("A100-80GB", 108, {"bf16": 271e12}, "nvlink3", "infiniband-200"),
     # Jean Zay: four Omni-Path adapters of 100 Gb/s on a node of eight.
     "A100-JZ": Gpu("A100-80GB", 108, {"bf16": 271e12}, "nvlink3", "infiniband-100", per_nic=2),

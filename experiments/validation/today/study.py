@@ -152,10 +152,10 @@ def breakdown_csv(runs, predictions, unseen):
     return text
 
 
-def main(name, read, free, lines, metrics=None):
+def main(name, read, free, lines, metrics=None, further=None):
     """The program of a study. `read(folder, problems)` gives the runs, `free(runs)` the parameters
     to fit, `lines(runs, errors by id, line)` the error table, `metrics(run, prediction)` further
-    rows of predictions.csv."""
+    rows of predictions.csv, `further(runs)` parameters that are fitted apart from these."""
     parser = argparse.ArgumentParser(description="Predicts measured steps; says how far off")
     parser.add_argument("--data", default=str(tables.measurements(name)),
                         help="folder of the published tables (default: %(default)s)")
@@ -187,7 +187,7 @@ def main(name, read, free, lines, metrics=None):
         rows.append(errors.Row(run.id, run.set, "step_s", one.step, run.measured, run.scored,
                                run.fitted))
         rows += metrics(run, one) if metrics else []
-    parameters = fitted_parameters(fitted)
+    parameters = fitted_parameters(fitted) + (further(runs) if further else [])
     for file, text in (("parameters.csv", errors.parameters_csv(name, parameters)),
                        ("predictions.csv", errors.predictions_csv(rows)),
                        ("errors.csv", errors.errors_csv(name, table)),

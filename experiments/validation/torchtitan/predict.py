@@ -8,9 +8,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import errors  # noqa: E402
 import tables  # noqa: E402
-from today import study  # noqa: E402
+from today import rows, study  # noqa: E402
 from today.models import model  # noqa: E402
-from today.runs import Run  # noqa: E402
 
 TARGET = 0.07
 LARGEST_FITTED = 64
@@ -21,14 +20,12 @@ def read_row(row, found):
     pp, batch = row.count("pipeline_parallel"), row.count("local_batch")
     interleaved = row.text("schedule") == "Interleaved1F1B"
     recompute = row.text("recompute")
-    run = Run(id=row.text("id"), set=row.text("model"), model=model(row.text("model")),
-              gpu=row.text("gpu"), gpus=row.count("gpus"), sequence=row.count("sequence"),
-              global_batch=batch * row.count("fsdp"), micro_batch=1 if pp > 1 else batch,
-              tp=row.count("tensor_parallel"), pp=pp, virtual_stages=2 if interleaved else 1,
-              cp=row.count("context_parallel"),
-              precision="bf16" if row.text("float8") == "no" else "fp8", sharded="all",
-              recompute="full" if recompute == "full" else "selective",
-              generation="compiled" if row.text("compile") == "yes" else "eager")
+    run = rows.run_of(row, set=row.text("model"), model=model(row.text("model")),
+                      global_batch=batch * row.count("fsdp"), micro_batch=1 if pp > 1 else batch,
+                      virtual_stages=2 if interleaved else 1,
+                      precision="bf16" if row.text("float8") == "no" else "fp8", sharded="all",
+                      recompute="full" if recompute == "full" else "selective",
+                      generation="compiled" if row.text("compile") == "yes" else "eager")
     run.ends_count = run.model.shape.layers % run.chunks != 0
     run.parameters = study.taken_from(found, "H100")
     if row.text("async_tp") == "no":
@@ -37,15 +34,13 @@ def read_row(row, found):
     if rate is not None:
         run.measured = run.global_batch * run.sequence / (rate * run.gpus)
     run.fitted = run.measured is not None and run.gpus <= LARGEST_FITTED
-    for problem in run.problems():
-        row.problem("gpus", problem)
     return run
 
 
 def read(folder, problems):
     found = study.read_parameters(DGXC, problems)
-    return [read_row(row, found) for row in tables.Table(
-        f"{folder}/torchtitan.csv", ["id", "model", "gpu"], problems)]
+    return rows.read(f"{folder}/torchtitan.csv", ["model", "gpu"], problems,
+                     lambda row: read_row(row, found))
 
 
 def free(runs):

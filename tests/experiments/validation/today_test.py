@@ -4,14 +4,15 @@ rows read and split as their READMEs say, do kernels follow their shapes, and do
 a run change its time?"""
 
 import importlib.util
-import math
+import random
 import unittest
 from dataclasses import replace
 
 import support
 import errors
+import orrery
 import tables
-from today import cases, kernels, memory
+from today import cases, jitter, kernels, memory
 from today.models import model
 from today.runs import DECLARED, Run, chunk_layers
 
@@ -141,6 +142,21 @@ class Cases(unittest.TestCase):
                 self.assertAlmostEqual(simulated / estimated, 1, delta=0.04)
 
 
+class Jitter(unittest.TestCase):
+    def test_the_slowest_of_many_is_drawn(self):
+        draw, gpus, deviation = random.Random(1), 64, 0.01
+        steps = sorted(max(draw.gauss(1, deviation) for _ in range(gpus)) for _ in range(4000))
+        median = steps[2000]
+        for share in jitter.TAILS:
+            self.assertAlmostEqual(steps[int(4000 * share)] / median,
+                                   jitter.over_median(gpus, share, deviation), delta=5e-4)
+
+    def test_the_fit_finds_what_was_put_in(self):
+        series = [(gpus, *(jitter.over_median(gpus, share, 0.02) for share in jitter.TAILS))
+                  for gpus in (8, 512, 10000)]
+        self.assertAlmostEqual(jitter.fit(series + [(64, 0.5, 1.5)]), 0.02, delta=1e-9)
+
+
 class Memory(unittest.TestCase):
     def test_the_line_ignores_one_wrong_point(self):
         pairs = [(x, 3.0 + 2.0 * x) for x in range(6)] + [(6.0, 90.0)]
@@ -183,12 +199,19 @@ class GoldenMemory(unittest.TestCase):
 
 
 class Nccl(unittest.TestCase):
-    def test_the_choice_is_continuous_and_never_below_a_launch(self):
+    def test_the_profile_makes_the_choice_that_was_fitted(self):
         study = script("nccl")
-        times = [study.node_time(study.START, 2.0**power) for power in range(3, 35)]
-        self.assertEqual(times[0], study.START[0] + 8 / study.START[2])
-        self.assertEqual(times, sorted(times))
-        self.assertTrue(all(math.isfinite(time) for time in times))
+        made = study.profile(study.START)
+        topology = orrery.Topology(study.cluster(1), made)
+        for power in range(3, 35):
+            size = 2.0**power
+            time = study.node_time(study.START, size)
+            self.assertAlmostEqual(study.reduce_time(1, size, made) / time, 1, delta=1e-9)
+            # As flows, which the simulator runs: bytes over the wire, and the rest as latency.
+            edge = topology.collective_flows("all_reduce", range(study.NODE), size)[0]
+            path = topology.path(edge.source, edge.destination)
+            flow = edge.bytes / path["bandwidth"] + path["latency"] + edge.extra_latency
+            self.assertAlmostEqual(flow / time, 1, delta=0.02)
 
 
 if __name__ == "__main__":

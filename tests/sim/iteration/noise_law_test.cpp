@@ -112,6 +112,61 @@ TEST(Jitter, IsTheSameForCollapsedAndExpandedTeams) {
   EXPECT_LT(relative_difference(collapsed.iteration_time, expanded.iteration_time), 1e-9);
 }
 
+TEST(StepJitter, IsOneFactorForAllOpsOfADevice) {
+  const models::Workload workload = make_workload(4);
+  const ir::Plan plan = make_plan({}, 4);  // one device
+  const Outcome plain = simulate(two_nodes(), workload, plan, true);
+  IterationOptions options;
+  options.step_jitter = 0.1;
+  double sum = 0;
+  double squares = 0;
+  constexpr int kSteps = 400;
+  for (options.seed = 0; options.seed < kSteps; ++options.seed) {
+    const Outcome step = simulate(two_nodes(), workload, plan, true, options);
+    const double factor = step.iteration_time / plain.iteration_time;
+    sum += factor;
+    squares += factor * factor;
+  }
+  const double mean = sum / kSteps;
+  // Three standard errors.
+  EXPECT_NEAR(mean, 1, 3 * 0.1 / std::sqrt(kSteps));
+  EXPECT_NEAR(std::sqrt(squares / kSteps - mean * mean), 0.1, 3 * 0.1 / std::sqrt(2.0 * kSteps));
+}
+
+TEST(StepJitter, OfMoreDevicesMakesStepsLonger) {
+  // All wait for the slowest.
+  const models::Workload workload = make_workload(4);
+  PlanShape shape;
+  shape.tensor_parallel = 4;
+  IterationOptions options;
+  options.step_jitter = 0.1;
+  double one = 0;
+  double four = 0;
+  const ir::Plan alone = make_plan({}, 4);
+  const ir::Plan team = make_plan(shape, 4);
+  const double alone_time = simulate(two_nodes(), workload, alone, true).iteration_time;
+  const double team_time = simulate(two_nodes(), workload, team, true).iteration_time;
+  for (options.seed = 0; options.seed < 100; ++options.seed) {
+    one += simulate(two_nodes(), workload, alone, true, options).iteration_time / alone_time;
+    four += simulate(two_nodes(), workload, team, true, options).iteration_time / team_time;
+  }
+  EXPECT_GT(four, 1.02 * one);
+}
+
+TEST(LinkJitter, ChangesTransfersAlone) {
+  const models::Workload workload = make_workload(4);
+  IterationOptions options;
+  options.link_jitter = 0.3;
+  options.seed = 1;
+  const Outcome one = simulate(two_nodes(), workload, make_plan({}, 4), true, options);
+  EXPECT_EQ(one.iteration_time,
+            simulate(two_nodes(), workload, make_plan({}, 4), true).iteration_time);
+  const Outcome noisy = simulate(two_nodes(), workload, grid(), true, options);
+  const Outcome quiet = simulate(two_nodes(), workload, grid(), true);
+  EXPECT_NE(noisy.iteration_time, quiet.iteration_time);
+  EXPECT_EQ(noisy.ranks.at(0).compute.count, quiet.ranks.at(0).compute.count);
+}
+
 TEST(Straggler, StretchesTheIterationByItsFactor) {
   const models::Workload workload = make_workload(4);
   const ir::Plan plan = make_plan({}, 4);

@@ -29,6 +29,20 @@ class Plan(Case):
         time_again = again["plans"][0]["evaluation"]["iteration_seconds"]
         self.assertAlmostEqual(time_made, time_again, delta=1e-9 * time_made)
 
+    def test_steps_differ_by_declared_noise_and_say_their_quantiles(self):
+        ask = ("simulate", HEXISCALE, *WHERE, "--steps", "20", "--step-jitter", "0.01")
+        found = self.document(*ask)
+        steps = found["steps"][0]
+        self.assertEqual(steps["steps"], 20)
+        self.assertLess(steps["p5"], steps["median"])
+        self.assertLess(steps["median"], steps["p95"])
+        self.assertLess(steps["p95"] / steps["p5"], 1.1)
+        self.assertEqual(steps, self.document(*ask)["steps"][0])
+        self.assertNotEqual(steps, self.document(*ask, "--seed", "100")["steps"][0])
+        self.refuse("simulate", HEXISCALE, *WHERE, "--steps", "2", says="are all equal")
+        self.refuse("simulate", HEXISCALE, *WHERE, "--steps", "2", "--jitter", "0.1",
+                    "--cost", "hexiscale_paper", says="a closed form has no noise")
+
     def test_explain_names_bottleneck_rivals_and_constraints(self):
         text = self.succeed("plan", "-p", "megatron_grid,hexiscale,deepspeed", "--explain",
                             "-c", "a100_8", "-m", "llama2_7b", "-b", "32")
