@@ -105,7 +105,7 @@ def arguments():
     parser.add_argument("--results", default=str(ROOT / "results"), help="folder of all results")
     parser.add_argument("--out", default=str(ROOT / "docs" / "accuracy.md"))
     parser.add_argument("--keep", action="store_true",
-                        help="sections of experiments without results stay as they are")
+                        help="what is said of experiments without results stays as it is")
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if it differs")
     return parser.parse_args()
 
@@ -279,9 +279,14 @@ def overview(results, old):
     causes = {(row["experiment"], row["set"], row["metric"]): row["component"]
               for row in read(ROOT / "experiments" / "validation" / "misses.csv")}
     found = []
+    kept = [[cell.strip() for cell in line.strip("|").split("|")]
+            for line in (section(old, "At a glance") or "").splitlines() if line.startswith("| ")]
     for title, place, _, _ in EXPERIMENTS:
         path = results / place / "errors.csv"
-        if not place.startswith("validation/") or not path.exists():
+        if not place.startswith("validation/"):
+            continue
+        if not path.exists():
+            found += [row for row in kept if row[0] == title.partition(" (")[0]]
             continue
         for row in read(path):
             if row.get("target") and row["rows"] not in ("", "0"):

@@ -10,15 +10,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import errors  # noqa: E402
 import orrery  # noqa: E402
 import tables  # noqa: E402
-from today import memory, study  # noqa: E402
+from today import memory, rows, study  # noqa: E402
 from today.kernels import usual_layer  # noqa: E402
-from today.runs import Model, Run  # noqa: E402
+from today.runs import Model  # noqa: E402
 
 TARGET_TIME, TARGET_MEMORY = 0.07, 0.05
-# Weights and gradients in 16 bits, fp32 master copies and moments over the replicas (ZeRO-1). The
-# last section's runs hold four bytes a parameter more than equal plans before: sums in fp32, as
-# DeepSpeed's optimizer for bf16 keeps them.
-STATES = orrery.StateBytes(weight=2, gradient=2, master=4, moments=8)
+# Weights and gradients in 16 bits; over the replicas (ZeRO-1) fp32 master copies, the gradients of
+# these, and moments. The last section's runs hold four bytes a parameter more than equal plans
+# before: sums in fp32, as DeepSpeed's optimizer for bf16 keeps them, of which its gradients are
+# views.
+STATES = orrery.StateBytes(weight=2, gradient=2, master=4 + 4, moments=8)
 STATES_BF16 = orrery.StateBytes(weight=2, gradient=6, master=4, moments=8)
 
 
@@ -33,13 +34,9 @@ def bloom(row):
 
 
 def read_row(row):
-    run = Run(id=row.text("id"), set="A100", model=bloom(row), gpu="A100-JZ",
-              gpus=row.count("gpus"), sequence=row.count("sequence"),
-              global_batch=row.count("global_batch"), micro_batch=row.count("micro_batch"),
-              tp=row.count("tensor_parallel"), pp=row.count("pipeline_parallel"),
-              recompute="full", sequence_parallel=False,
-              sharded="optimizer" if row.text("zero") == "1" else "none",
-              measured=row.number("step_s"))
+    run = rows.run_of(row, set="A100", model=bloom(row), gpu="A100-JZ", recompute="full",
+                      sequence_parallel=False,
+                      sharded="optimizer" if row.text("zero") == "1" else "none")
     # Rebalanced: embedding and loss count as a layer each.
     layers = run.model.shape.layers
     run.ends_count = layers % run.pp != 0 and (layers + 2) % run.pp == 0
@@ -52,17 +49,58 @@ def read_row(row):
     return run
 
 
+def usual_shape(billions, stages):
+    """Layers of the width that models of this size had, as many as make up the size and as the
+    stages divide evenly (assumed: these rows say the size alone)."""
+    hidden = 4096 if billions < 10 else 6144 if billions < 20 else 8192
+    layers = billions * 1e9 / (12 * hidden**2)
+    return hidden, max(1, round(layers / stages)) * stages
+
+
+def read_v100(row):
+    """Sizes, and for one model its shape, at 16 bits; the TFLOP/s of the rows count layers that are
+    computed twice, and sequences of 1024 tokens."""
+    stages = row.count("pipeline_parallel")
+    hidden, layers = usual_shape(row.number("billions") or 1.0, stages)
+    if row.text("hidden"):
+        hidden, layers = row.count("hidden"), row.count("layers")
+    if layers < stages:  # then the shape was another one of the same size
+        layers = stages
+        hidden = round((1e9 * (row.number("billions") or 1.0) / (12 * layers))**0.5 / 1024) * 1024
+    heads = hidden // 128 if hidden < 16384 else 32
+    tp = row.count("tensor_parallel")
+    shape = orrery.load_shape("bloom_176b").replace(
+        layers=layers, hidden=hidden, heads=heads, kv_heads=heads, head_dim=hidden // heads,
+        ffn=4 * hidden, vocabulary=-(-50257 // (128 * tp)) * 128 * tp)
+    run = rows.run_of(row, set="V100", gpu="V100-JZ", recompute="full", sequence_parallel=False,
+                      model=Model(shape, (replace(usual_layer(shape), unfused=True),)),
+                      sharded={"0": "none", "1": "optimizer", "3": "all"}[row.text("zero")],
+                      scored=not row.text("offload"))
+    run.facts["exposed"] = 1.0
+    run.facts["exposed_gradients"] = 0.01
+    run.notes["memory"] = None
+    run.notes["plan"] = (layers, hidden, run.gpus, run.tp, run.pp, run.dp, run.micro_batch,
+                         run.global_batch, run.sharded, row.text("offload"))
+    return run
+
+
+def mark_every_second_plan(runs):
+    plans = list(dict.fromkeys(run.notes["plan"] for run in runs if run.scored and
+                               (run.measured is not None or run.notes["memory"])))
+    for run in runs:
+        run.notes["fitted"] = run.notes["plan"] in plans[::2]
+        run.fitted = run.measured is not None and run.notes["fitted"]
+
+
 def read(folder, problems):
     """All rows. Fitted on: every second plan that was measured, in the order of the table; a plan
     that stands there several times is fitted on as often."""
     runs = [read_row(row) for row in tables.Table(
         f"{folder}/throughput.csv", ["id", "hidden", "step_s", "memory_gb"], problems)]
-    plans = list(dict.fromkeys(run.notes["plan"] for run in runs
-                               if run.measured is not None or run.notes["memory"]))
-    for run in runs:
-        run.notes["fitted"] = run.notes["plan"] in plans[::2]
-        run.fitted = run.measured is not None and run.notes["fitted"]
-    return [runnable(run) for run in runs]
+    older = rows.read(f"{folder}/v100.csv", ["billions", "step_s"], problems, read_v100)
+    for some in (runs, older):
+        mark_every_second_plan(some)
+    return [runnable(run) for run in runs + older]
 
 
 def runnable(run):
@@ -72,9 +110,15 @@ def runnable(run):
     return run
 
 
+def is_a100(run):
+    return run.set == "A100"
+
+
 def free(runs):
-    return [study.Free("products"), study.Free("memory"), study.Free("unaligned"),
-            study.Free("gap"), study.Free("step")]
+    found = [study.Free(name, "", is_a100)
+             for name in ("products", "memory", "unaligned", "gap", "step")]
+    return found + [study.Free(name, "V100", lambda run: not is_a100(run))
+                    for name in ("products", "memory")]
 
 
 FIT = {}  # of memory: constant and slope, on the rows that were fitted on
@@ -83,6 +127,7 @@ FIT = {}  # of memory: constant and slope, on the rows that were fitted on
 def memory_rows(runs):
     """Rows of predictions.csv: bytes beyond the states are c + f x activations, as the allocator
     keeps blocks that fit nothing else."""
+    runs = [run for run in runs if is_a100(run)]
     parts = {run.id: memory.parts_of(run, run.notes["states"]) for run in runs}
     pairs = [(parts[run.id].activations, 1e9 * run.notes["memory"] - parts[run.id].states)
              for run in runs if run.notes["memory"] and run.notes["fitted"]]
@@ -105,7 +150,10 @@ def lines(runs, unseen, line):
     fitted = [row for row in rows.values() if row.use() == "fitted"]
     print(f"memory: {FIT['constant'] / 1e9:.2f} GB + {FIT['slope']:.3f} x activations, on "
           f"{FIT['rows']} rows")
-    return [line("time, scored", runs, unseen, lambda run: not run.fitted, TARGET_TIME),
+    return [line("time, scored", runs, unseen, lambda run: is_a100(run) and not run.fitted,
+                 TARGET_TIME),
+            line("V100, time, scored", runs, unseen,
+                 lambda run: not is_a100(run) and not run.fitted),
             errors.summarize("memory, scored", "peak_memory_bytes",
                              [row.error() for row in scored], [row.id for row in scored],
                              TARGET_MEMORY),
@@ -117,7 +165,7 @@ RUNS = {}
 
 
 def metrics(run, one):
-    return [RUNS[run.id]]
+    return [RUNS[run.id]] if is_a100(run) else []
 
 
 if __name__ == "__main__":

@@ -433,6 +433,8 @@ class IterationOptions(Record):
     """How an iteration is simulated."""
 
     jitter: float
+    step_jitter: float
+    link_jitter: float
     seed: int
     stragglers: list[Straggler]
     slow_links: list[SlowLink]
@@ -442,7 +444,8 @@ class IterationOptions(Record):
     record_spans: bool
     record_memory: bool
     record_links: bool
-    def __init__(self, *, jitter: float = ..., seed: int = ..., stragglers: list[Straggler] = ...,
+    def __init__(self, *, jitter: float = ..., step_jitter: float = ..., link_jitter: float = ...,
+                 seed: int = ..., stragglers: list[Straggler] = ...,
                  slow_links: list[SlowLink] = ..., inner: Literal["automatic", "closed_form",
                  "aggregated", "per_block"] = ..., ring: Literal["aggregated", "stepwise"] = ...,
                  fold: Literal["automatic", "off"] = ..., record_spans: bool = ...,

@@ -409,6 +409,7 @@ class SimulateResult(Result):
     cluster: str
     model: str
     plans: list[Report]
+    steps: list[TimesOfSteps]
 
 class Stage(Result):
     pipeline: int
@@ -456,6 +457,12 @@ class Tensor(Result):
     leaf: bool
     shape: list[int]
     annotation: str
+
+class TimesOfSteps(Result):
+    steps: int
+    p5: float
+    median: float
+    p95: float
 
 class TraceGenerateResult(Result):
     text: str
