@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -69,6 +70,11 @@ std::size_t NumbersHash::operator()(const std::vector<double>& numbers) const {
 }
 std::size_t NumbersHash::operator()(const std::pair<std::uint64_t, std::uint64_t>& key) const {
   return hash_words(2, [&](std::size_t i) { return i == 0 ? key.first : key.second; });
+}
+
+double DraftCosts::StageRun::busy() const {
+  return std::accumulate(forward.begin(), forward.end(), 0.0) +
+         std::accumulate(backward.begin(), backward.end(), 0.0);
 }
 
 DraftCosts::DraftCosts(const PlannerInput& input)
@@ -190,14 +196,38 @@ Bytes DraftCosts::kept(const Draft& draft, const DraftPipeline& pipeline, std::s
     if (schedule.splits_backward()) held += schedule.weights_postponed(query) * recomputed[0];
     return held;
   }
-  Bytes held, peak;
-  for (const models::StagePass& pass :
-       passes(draft, query.stages, query.stage, query.micro_batches)) {
-    const bool forward = pass.kind == ir::OpKind::forward;
-    held += (forward ? 1.0 : -1.0) * activations[pass.chunk];
+  Bytes peak;
+  for (const std::vector<int>& counts : most_in_flight(draft, query)) {
+    Bytes held;
+    for (std::size_t c = 0; c < counts.size(); ++c) held += counts[c] * activations[c];
     peak = std::max(peak, held);
   }
   return peak;
+}
+
+/// Micro-batches of each chunk whose activations a stage holds at once, where no other moment has
+/// as many of each.
+const std::vector<std::vector<int>>& DraftCosts::most_in_flight(
+    const Draft& draft, const models::ScheduleQuery& query) const {
+  auto& most = in_flight_[{static_cast<int>(draft.schedule), query.stages, query.stage,
+                           query.micro_batches, draft.virtual_stages}];
+  if (!most.empty()) return most;
+  std::set<std::vector<int>> moments;
+  std::vector<int> held(as_size(draft.virtual_stages), 0);
+  for (const models::StagePass& pass :
+       passes(draft, query.stages, query.stage, query.micro_batches)) {
+    const bool forward = pass.kind == ir::OpKind::forward;
+    held[as_size(pass.chunk)] += forward ? 1 : -1;
+    if (forward) moments.insert(held);
+  }
+  for (const std::vector<int>& moment : moments) {
+    const bool beaten = std::any_of(moments.begin(), moments.end(), [&](const auto& other) {
+      return other != moment && std::equal(moment.begin(), moment.end(), other.begin(),
+                                           [](int a, int b) { return a <= b; });
+    });
+    if (!beaten) most.push_back(moment);
+  }
+  return most;
 }
 
 bool DraftCosts::fits(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
@@ -586,48 +616,12 @@ DraftCosts::Ends DraftCosts::run_anew(const Draft& draft, const DraftPipeline& p
 /// The same stages with the same waits end at the same times.
 const DraftCosts::Ends& DraftCosts::run(const Draft& draft, const DraftPipeline& pipeline,
                                         const std::vector<StageRun>& stages,
-                                        const std::vector<double>& stretch) const {
-  const int count = static_cast<int>(stages.size());
+                                        const std::vector<double>& up,
+                                        const std::vector<double>& down) const {
   const int chunks = draft.virtual_stages;
-  const int batches = pipeline.micro_batches;
-  // Where all forward passes come before the backward ones, so do their transfers: each direction
-  // has the links for its share of the time only.
-  double up_phase = 1, down_phase = 1;
-  if (models::schedule_entry(draft.schedule).holds_whole_batch()) {
-    double forward = 0, backward = 0;
-    for (const StageRun& stage : stages) {
-      for (const double seconds : stage.forward) forward += seconds;
-      for (const double seconds : stage.backward) backward += seconds;
-    }
-    up_phase = (forward + backward) / forward;
-    down_phase = (forward + backward) / backward;
-  }
-  const auto stretched = [&](const Hop& hop, const Hop& other, double phase) {
-    double factor = 1;
-    for (const LinkLoad& load : hop.loads) {
-      // Its own flows follow one another.
-      double own = batches * load.seconds_per_byte;
-      for (const LinkLoad& back : other.loads) {
-        if (back.link == load.link) own += batches * back.seconds_per_byte;
-      }
-      const double others = stretch.empty() ? 0 : stretch[load.link] - own * stretch.back();
-      // In steps, so that runs repeat.
-      const double share = std::round(std::clamp(phase * others, 0.0, kMostShared) * kShareSteps);
-      factor = std::max(factor, 1 / (1 - share / kShareSteps));
-    }
-    return hop.seconds * factor;
-  };
-  std::vector<double> up(as_size(count * chunks), 0), down(up);
-  for (int s = 0; s < count; ++s) {
-    for (int c = 0; c < chunks; ++c) {
-      const StageRun& stage = stages[s];
-      if (stage.up[c] == nullptr) continue;
-      up[s * chunks + c] = stretched(*stage.up[c], *stage.down[c], up_phase);
-      down[s * chunks + c] = stretched(*stage.down[c], *stage.up[c], down_phase);
-    }
-  }
   std::vector<double> key = {static_cast<double>(index_of(draft.schedule)),
-                             static_cast<double>(chunks), static_cast<double>(batches)};
+                             static_cast<double>(chunks),
+                             static_cast<double>(pipeline.micro_batches)};
   for (const StageRun& stage : stages) {
     for (int c = 0; c < chunks; ++c) {
       key.insert(key.end(), {stage.forward[c], stage.backward[c], stage.weights[c]});
@@ -639,6 +633,98 @@ const DraftCosts::Ends& DraftCosts::run(const Draft& draft, const DraftPipeline&
   const auto [known, added] = known_ends_.try_emplace(std::move(key));
   if (added) known->second = run_anew(draft, pipeline, stages, up, down);
   return known->second;
+}
+
+/// Pipelines of as many stages whose longest stage takes the same time: they begin together, and
+/// stay in step.
+std::vector<std::vector<std::size_t>> DraftCosts::in_step(
+    const std::vector<std::vector<StageRun>>& runs) const {
+  constexpr double kSameTime = 1.02;
+  std::vector<std::vector<std::size_t>> classes;
+  std::vector<double> periods;
+  for (std::size_t p = 0; p < runs.size(); ++p) {
+    double period = 0;
+    for (const StageRun& stage : runs[p]) period = std::max(period, stage.busy());
+    std::size_t c = 0;
+    while (c < classes.size() &&
+           (runs[classes[c].front()].size() != runs[p].size() || period > kSameTime * periods[c] ||
+            periods[c] > kSameTime * period)) {
+      ++c;
+    }
+    if (c == classes.size()) {
+      classes.emplace_back();
+      periods.push_back(period);
+    }
+    classes[c].push_back(p);
+  }
+  return classes;
+}
+
+/// Seconds of the hops of pipelines that run in step: those over one link go at the same time and
+/// share it. The others take their share of it on average, of `horizon` seconds (0: none).
+void DraftCosts::share_links(const Draft& draft, const std::vector<std::vector<StageRun>>& runs,
+                             const std::vector<std::size_t>& together,
+                             const std::vector<double>& busy, double horizon,
+                             std::vector<Waits>& waits) const {
+  const std::size_t count = runs[together.front()].size();
+  const auto chunks = as_size(draft.virtual_stages);
+  // Where all forward passes come before the backward ones, so do their transfers: each direction
+  // has the links for its share of the time only.
+  double phase[2] = {1, 1};
+  if (models::schedule_entry(draft.schedule).holds_whole_batch()) {
+    double forward = 0, backward = 0;
+    for (const StageRun& stage : runs[together.front()]) {
+      for (const double seconds : stage.forward) forward += seconds;
+      for (const double seconds : stage.backward) backward += seconds;
+    }
+    phase[0] = (forward + backward) / forward;
+    phase[1] = (forward + backward) / backward;
+  }
+  for (const std::size_t p : together) {
+    waits[p].up.assign(count * chunks, 0);
+    waits[p].down.assign(count * chunks, 0);
+  }
+  std::vector<double>& at_once = link_scratch_;
+  at_once.resize(2 * busy.size(), 0);
+  const std::size_t other = busy.size();
+  for (std::size_t s = 0; s < count; ++s) {
+    for (std::size_t c = 0; c < chunks; ++c) {
+      if (runs[together.front()][s].up[c] == nullptr) continue;
+      for (const std::size_t p : together) {
+        for (const LinkLoad& load : runs[p][s].up[c]->loads) {
+          at_once[load.link] += load.seconds_per_byte;
+        }
+        for (const LinkLoad& load : runs[p][s].down[c]->loads) {
+          at_once[other + load.link] += load.seconds_per_byte;
+        }
+      }
+      for (const std::size_t p : together) {
+        for (const bool back : {false, true}) {
+          const Hop& hop = back ? *runs[p][s].down[c] : *runs[p][s].up[c];
+          const double batches = draft.pipelines[p].micro_batches;
+          double own = 0, shared = 0, factor = 1;
+          for (const LinkLoad& load : hop.loads) {
+            own = std::max(own, load.seconds_per_byte);
+            shared = std::max(shared, at_once[load.link + (back ? other : 0)]);
+            if (horizon == 0) continue;
+            const double others =
+                busy[load.link] - batches * (at_once[load.link] + at_once[other + load.link]);
+            // In steps, so that runs repeat.
+            const double share = std::round(
+                std::clamp(phase[back ? 1 : 0] * others / horizon, 0.0, kMostShared) * kShareSteps);
+            factor = std::max(factor, 1 / (1 - share / kShareSteps));
+          }
+          (back ? waits[p].down : waits[p].up)[s * chunks + c] =
+              (hop.seconds + shared - own) * factor;
+        }
+      }
+      // Back to zero, without what rounding leaves.
+      for (const std::size_t p : together) {
+        for (const LinkLoad& load : runs[p][s].up[c]->loads) at_once[load.link] = 0;
+        for (const LinkLoad& load : runs[p][s].down[c]->loads) at_once[other + load.link] = 0;
+      }
+    }
+  }
 }
 
 double DraftCosts::optimizer(const Draft& draft, const DraftStage& stage, int first,
@@ -840,7 +926,7 @@ DraftCosts::View DraftCosts::view(const Draft& draft) const {
     }
   }
   // Alone first; then with what the links are busy for others.
-  std::vector<double> busy(input_.topology.links().size() + 1, 0);
+  std::vector<double> busy(input_.topology.links().size(), 0);
   for (std::size_t p = 0; p < count; ++p) {
     for (const StageRun& stage : runs[p]) {
       for (std::size_t c = 0; c < chunks; ++c) {
@@ -856,17 +942,18 @@ DraftCosts::View DraftCosts::view(const Draft& draft) const {
   const double link_bound = *std::max_element(busy.begin(), busy.end());
   std::vector<Ends> ends(count);
   double horizon = 0;
+  const std::vector<std::vector<std::size_t>> classes = in_step(runs);
+  std::vector<Waits> waits(count);
   for (const bool shared : {false, true}) {
-    std::vector<double> stretch;
     if (shared) {
       horizon = std::max(horizon, link_bound);
       if (horizon == 0) break;
-      stretch = busy;
-      for (double& seconds : stretch) seconds /= horizon;
-      stretch.back() = 1 / horizon;
     }
-    for (std::size_t p = 0; p < count; ++p) {
-      ends[p] = run(draft, draft.pipelines[p], runs[p], stretch);
+    for (const auto& together : classes) {
+      share_links(draft, runs, together, busy, horizon, waits);
+      for (const std::size_t p : together) {
+        ends[p] = run(draft, draft.pipelines[p], runs[p], waits[p].up, waits[p].down);
+      }
     }
     for (const Ends& end : ends) horizon = std::max(horizon, end.end);
   }
@@ -875,12 +962,9 @@ DraftCosts::View DraftCosts::view(const Draft& draft) const {
     double longest = 0;
     int which = 0;
     for (std::size_t s = 0; s < runs[p].size(); ++s) {
-      double sum = 0;
-      for (std::size_t c = 0; c < chunks; ++c) {
-        sum += runs[p][s].forward[c] + runs[p][s].backward[c];
-      }
-      if (sum > longest) {
-        longest = sum;
+      const double busy_seconds = runs[p][s].busy();
+      if (busy_seconds > longest) {
+        longest = busy_seconds;
         which = static_cast<int>(s);
       }
     }

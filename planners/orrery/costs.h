@@ -1,6 +1,7 @@
 /// What an iteration of a draft takes by a model of the simulator that costs microseconds: the same
 /// prices of blocks and collectives and the same order of passes, with each pipeline run event by
-/// event by itself, and links that queue what several pipelines send over them. It decides which
+/// event by itself. Of links that several pipelines use, those that run in step share them at the
+/// same moments, the others on average. It decides which
 /// drafts are worth a simulation, and nothing else: what counts is the evaluator's time.
 #pragma once
 #include <cstdint>
@@ -84,6 +85,11 @@ class DraftCosts {
   struct StageRun {
     std::vector<double> forward, backward, weights;  ///< By chunk.
     std::vector<const Hop*> up, down;  ///< To the next chunk in order, and back from it.
+    double busy() const;               ///< Seconds of both passes of all chunks.
+  };
+  /// Seconds of hops by stage and chunk.
+  struct Waits {
+    std::vector<double> up, down;
   };
   struct Ends {
     std::vector<double> last_backward;  ///< By stage.
@@ -99,6 +105,8 @@ class DraftCosts {
                  const std::vector<int>& firsts, int replicas) const;
   Bytes kept(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
              std::span<const Bytes> activations, std::span<const Bytes> recomputed) const;
+  const std::vector<std::vector<int>>& most_in_flight(const Draft& draft,
+                                                      const models::ScheduleQuery& query) const;
   const Hop& hop(const DraftStage& from, const DraftStage& to, int layer,
                  ir::ActivationTransfer transfer) const;
   const Ring& ring(const std::vector<DeviceId>& devices) const;
@@ -106,7 +114,13 @@ class DraftCosts {
                                                int micro_batches) const;
   /// `up`, `down`: seconds of hops by stage and chunk, with what others make them wait.
   const Ends& run(const Draft& draft, const DraftPipeline& pipeline,
-                  const std::vector<StageRun>& stages, const std::vector<double>& stretch) const;
+                  const std::vector<StageRun>& stages, const std::vector<double>& up,
+                  const std::vector<double>& down) const;
+  std::vector<std::vector<std::size_t>> in_step(
+      const std::vector<std::vector<StageRun>>& runs) const;
+  void share_links(const Draft& draft, const std::vector<std::vector<StageRun>>& runs,
+                   const std::vector<std::size_t>& together, const std::vector<double>& busy,
+                   double horizon, std::vector<Waits>& waits) const;
   Ends run_anew(const Draft& draft, const DraftPipeline& pipeline,
                 const std::vector<StageRun>& stages, const std::vector<double>& up,
                 const std::vector<double>& down) const;
@@ -135,7 +149,9 @@ class DraftCosts {
       known_fits_;
   mutable std::unordered_map<std::vector<double>, Ends, NumbersHash> known_ends_;
   mutable std::vector<std::int32_t> scratch_;
+  mutable std::vector<double> link_scratch_;
   mutable std::map<std::tuple<int, int, int, int, int>, std::vector<models::StagePass>> passes_;
+  mutable std::map<std::tuple<int, int, int, int, int>, std::vector<std::vector<int>>> in_flight_;
 };
 
 }  // namespace orrery::planners

@@ -19,8 +19,8 @@ namespace {
 
 /// Plans that are kept to go on from.
 constexpr std::size_t kElite = 16;
-/// Of those with one schedule and as many pipelines and stages.
-constexpr int kAlike = 3;
+/// Of those of one structure.
+constexpr int kAlike = 2;
 /// Drafts that are priced for each one that is simulated; of more devices fewer, as each takes
 /// longer.
 constexpr int kPricedForOne = 100;
@@ -34,8 +34,12 @@ int priced_for_one(const PlannerInput& input) {
 }
 /// Own seeds that are simulated.
 constexpr std::size_t kOwnSeeds = 10;
-/// A draft is simulated when its price promises at most this share of the best value.
+/// A draft is simulated when its price promises at most this share of the best value: of a
+/// structure that was judged before, and of a new one, which may still be tuned.
 constexpr double kPromising = 1.03;
+constexpr double kPromisingNew = 1.08;
+/// Drafts of the same price that are simulated.
+constexpr int kJudgedAlike = 2;
 /// Devices beyond which planners of the catalog are not asked for seeds.
 constexpr std::size_t kMostForQuick = 96;
 
@@ -218,6 +222,8 @@ int OrrerySearch::judge(ir::Plan plan, std::optional<Draft> draft, double previe
   made.seconds = made.evaluation.iteration_time.value;
   made.preview = preview;
   made.plan = std::move(plan);
+  if (draft) made.structure = structure(*draft);
+  ++tries_[made.structure];
   made.draft = std::move(draft);
   made.view = std::move(view);
   made.parent = parent;
@@ -232,13 +238,10 @@ int OrrerySearch::judge(ir::Plan plan, std::optional<Draft> draft, double previe
   const auto better = [this](int a, int b) { return judged_[a].value < judged_[b].value; };
   elite_.insert(std::upper_bound(elite_.begin(), elite_.end(), index, better), index);
   // Of one structure the best few, so that the search keeps others to go on from.
-  const auto structure = [this](int i) {
-    const ir::Plan& plan = judged_[i].plan;
-    return std::tuple(plan.schedule, plan.pipelines.size(), plan.pipelines.front().stages.size());
-  };
+  const std::uint64_t own = judged_[index].structure;
   int alike = 0;
   for (std::size_t e = 0; e < elite_.size(); ++e) {
-    if (structure(elite_[e]) != structure(index) || ++alike <= kAlike) continue;
+    if (judged_[elite_[e]].structure != own || ++alike <= kAlike) continue;
     elite_.erase(elite_.begin() + static_cast<long>(e));
     break;
   }
@@ -328,10 +331,30 @@ double OrrerySearch::correction(const Draft& draft) const {
   return found == correction_.end() ? 1 : found->second;
 }
 
-std::optional<OrrerySearch::Child> OrrerySearch::walk(const Draft& start,
-                                                      const DraftCosts::View& view, int steps,
-                                                      double heat) {
-  Child here{view.seconds * correction(start), start, view, {}};
+bool OrrerySearch::known(const Draft& draft, const DraftCosts::View& view) const {
+  const auto alike = seen_price_.find(view.seconds);
+  return (alike != seen_price_.end() && alike->second >= kJudgedAlike) || seen_.contains(draft);
+}
+
+std::uint64_t OrrerySearch::structure(const Draft& draft) const {
+  std::vector<std::vector<int>> kinds;
+  for (const DraftPipeline& pipeline : draft.pipelines) {
+    kinds.push_back(balance_.kind(pipeline));
+    kinds.back().front() = -2;  // In place of the number of micro-batches.
+  }
+  std::sort(kinds.begin(), kinds.end());
+  std::vector<std::int32_t> all = {static_cast<int>(index_of(draft.schedule)),
+                                   draft.virtual_stages};
+  for (const std::vector<int>& kind : kinds) all.insert(all.end(), kind.begin(), kind.end());
+  return NumbersHash{}(all);
+}
+
+std::optional<OrrerySearch::Child> OrrerySearch::walk(int parent, int steps, double heat,
+                                                      bool explore) {
+  const Judged& from = judged_[parent];
+  // What the price leaves out of the parent it leaves out of plans like it.
+  const double ratio = from.seconds / from.preview / correction(*from.draft);
+  Child here{from.seconds, *from.draft, from.view, {}};
   std::optional<Child> best;
   double total = 0;
   for (const double weight : weight_) total += weight;
@@ -347,7 +370,7 @@ std::optional<OrrerySearch::Child> OrrerySearch::walk(const Draft& start,
     if (!moves_.apply(static_cast<MoveKind>(kind), next.draft, here.view, rng_)) continue;
     next.view = costs_.view(next.draft);
     if (next.view.seconds == kNever) continue;
-    next.predicted = next.view.seconds * correction(next.draft);
+    next.predicted = next.view.seconds * correction(next.draft) * ratio;
     const double worse = next.predicted - here.predicted;
     if (worse > 0 && (temperature <= 0 || rng_.uniform() >= std::exp(-worse / temperature))) {
       continue;
@@ -355,13 +378,16 @@ std::optional<OrrerySearch::Child> OrrerySearch::walk(const Draft& start,
     next.kinds = here.kinds;
     next.kinds.push_back(static_cast<MoveKind>(kind));
     here = std::move(next);
-    if ((!best || here.predicted < best->predicted) && !seen_.contains(here.draft)) best = here;
+    if (best && here.predicted >= best->predicted) continue;
+    if (explore && tries_.contains(structure(here.draft))) continue;
+    if (!known(here.draft, here.view)) best = here;
   }
   return best;
 }
 
 int OrrerySearch::judge(Child child, int parent, const std::string& what) {
   seen_.insert(child.draft);
+  ++seen_price_[child.view.seconds];
   std::vector<std::string> words;
   for (const MoveKind kind : child.kinds) {
     const std::string word = enum_names(MoveKind{})[index_of(kind)].second;
@@ -393,9 +419,7 @@ void OrrerySearch::polish_seeds() {
   for (const int seed : seeds) {
     if (over()) return;
     if (!judged_[seed].draft || judged_[seed].preview == kNever) continue;
-    const Draft start = *judged_[seed].draft;
-    const DraftCosts::View view = judged_[seed].view;
-    if (auto found = walk(start, view, 3 * priced_for_one(input_), 0.01)) {
+    if (auto found = walk(seed, 3 * priced_for_one(input_), 0.01, false)) {
       judge(std::move(*found), seed, "");
     }
   }
@@ -423,18 +447,17 @@ void OrrerySearch::climb() {
     }
     const int parent = pick_parent();
     if (parent < 0) return;
-    // Short walks tune, long and hot ones leave for another structure.
+    // Short walks tune; long and hot ones leave for a structure that was not judged.
     const double progress = static_cast<double>(report_.work) /
                             static_cast<double>(std::max<std::int64_t>(1, budget()));
-    const bool tune = rng_.bernoulli(0.3 + 0.4 * progress);
+    const bool tune = rng_.bernoulli(0.4 + 0.4 * progress);
     const int steps = tune ? priced_for_one(input_) / 2 : 2 * priced_for_one(input_);
-    const double heat = tune ? 0.002 : 0.004 * std::pow(10, rng_.uniform());
-    const Draft start = *judged_[parent].draft;
-    const DraftCosts::View view = judged_[parent].view;
-    std::optional<Child> found = walk(start, view, steps, heat);
+    const double heat = tune ? 0.002 : 0.01 * std::pow(5, rng_.uniform());
+    std::optional<Child> found = walk(parent, steps, heat, !tune);
     const double best = judged_[elite_.front()].seconds;
+    const double promising = tune ? kPromising : kPromisingNew;
     if (!found || (settings_.objective == OrreryObjective::time &&
-                   found->predicted > kPromising * best && !rng_.bernoulli(0.1))) {
+                   found->predicted > promising * best && !rng_.bernoulli(0.1))) {
       ++idle;
       continue;
     }

@@ -71,6 +71,7 @@ class OrrerySearch {
     ir::Plan plan;
     std::optional<Draft> draft;  ///< None: the plan is of a kind that moves do not change.
     DraftCosts::View view;
+    std::uint64_t structure = 0;
     int parent = -1;   ///< Index into judged_.
     std::string what;  ///< Seed, or the moves from the parent.
     models::Evaluation evaluation;
@@ -97,14 +98,20 @@ class OrrerySearch {
   void seed_plan(const ir::Plan& plan, const std::string& what);
   /// Walks from a draft by moves that the price accepts, ever less of the worse ones (simulated
   /// annealing), and returns the best draft on the way that was not judged before.
-  std::optional<Child> walk(const Draft& start, const DraftCosts::View& view, int steps,
-                            double heat);
+  /// `explore`: the best of a structure that was not judged.
+  std::optional<Child> walk(int parent, int steps, double heat, bool explore);
+  /// The same for drafts that differ by layers, numbers of micro-batches and which devices of a
+  /// kind they use.
+  std::uint64_t structure(const Draft& draft) const;
   int judge(Child child, int parent, const std::string& what);
   void polish_seeds();
   void climb();
   int pick_parent();
-  /// Judged over priced times of plans under the schedule.
+  /// Judged over priced times: of plans under the schedule.
   double correction(const Draft& draft) const;
+  /// Whether the judge would learn nothing new: a draft that was judged, or one of the same price
+  /// as two that were (most often the same with devices of a kind exchanged).
+  bool known(const Draft& draft, const DraftCosts::View& view) const;
   PlannerResult finish();
   std::string story() const;
   double value_of(const models::Evaluation& evaluation) const;
@@ -121,7 +128,9 @@ class OrrerySearch {
   std::vector<Judged> judged_;
   std::vector<int> elite_;  ///< Indices, best first.
   std::set<Draft> seen_;
-  std::vector<double> weight_;                                      ///< By kind of move.
+  std::map<double, int> seen_price_;    ///< Judged drafts by their price.
+  std::map<std::uint64_t, int> tries_;  ///< And by their structure.
+  std::vector<double> weight_;          ///< By kind of move.
   std::map<std::pair<ir::ScheduleKind, bool>, double> correction_;  ///< By schedule and overlap.
   std::int64_t priced_ = 0;
   std::int64_t borrowed_ = 0;      ///< Simulations of planners that gave seeds.
