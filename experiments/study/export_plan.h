@@ -6,19 +6,14 @@
 #include "experiments/study/call.h"
 #include "experiments/study/exports.h"
 #include "experiments/study/inputs.h"
+#include "models/check/trainer.h"
 
 namespace orrery::experiments {
-
-enum class Trainer {
-  megatron,   ///< Megatron-LM: a shell script of torchrun, one call for each node.
-  flagscale,  ///< FlagScale: the YAML of a heterogeneous training, with meshes along the pipeline.
-};
-std::vector<std::pair<Trainer, const char*>> enum_names(Trainer);
 
 struct ExportSettings {
   JobSettings job;
   std::string plan;
-  Trainer to = Trainer::megatron;
+  models::Trainer to = models::Trainer::megatron;
   Text output;
 };
 void describe(config::Visitor& v, ExportSettings& settings);

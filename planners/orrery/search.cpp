@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "models/check/trainer.h"
 #include "models/check/validate.h"
 #include "models/cost/memory.h"
 #include "models/lower/lower.h"
@@ -57,6 +58,7 @@ ir::EnumNames<OrreryObjective> enum_names(OrreryObjective) {
 ir::EnumNames<OrreryTarget> enum_names(OrreryTarget) {
   return {{OrreryTarget::any, "any"},
           {OrreryTarget::megatron, "megatron"},
+          {OrreryTarget::flagscale, "flagscale"},
           {OrreryTarget::executor, "executor"}};
 }
 ir::EnumNames<OrreryAllowed> enum_names(OrreryAllowed) {
@@ -88,8 +90,11 @@ void describe(config::Visitor& v, OrrerySettings& s) {
       "target", s.target,
       "For whom the plan must be executable. megatron: one tensor-parallel degree, pipelines "
       "that are alike, whose stages may have unequal layers, 1F1B, ZeRO-1 at most, one kind of "
-      "recomputation, so that orrery export can write it; executor: Orrery's own (Megatron's "
-      "sequence parallelism alone, no ZeRO-3 with tied embeddings).");
+      "recomputation, ranks of a node in one run, so that orrery export can write it; flagscale: "
+      "as "
+      "megatron, but with a degree for each run of stages of one GPU type, and no virtual stages; "
+      "executor: Orrery's own (Megatron's sequence parallelism alone, no ZeRO-3 with tied "
+      "embeddings).");
   v.optional("objective", s.objective,
              "time of an iteration, or dollars for it: GPUs that a plan leaves out cost nothing.");
   v.optional("without", s.without, "A kind of move to leave out: for ablations.");
@@ -106,8 +111,9 @@ OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& sett
       bound_(lower_bound(input, costs_.stage_costs())),
       weight_(std::begin(kFirstWeights), std::end(kFirstWeights)) {
   limits_.overlap = settings.allowed == OrreryAllowed::everything;
-  limits_.uniform = settings.target == OrreryTarget::megatron;
-  limits_.mixed_stages = settings.target != OrreryTarget::megatron;
+  limits_.uniform =
+      settings.target == OrreryTarget::megatron || settings.target == OrreryTarget::flagscale;
+  limits_.mixed_stages = !limits_.uniform;
   if (settings.without != OrreryWithout::nothing) {
     weight_[static_cast<int>(settings.without) - 1] = 0;
   }
@@ -145,47 +151,26 @@ bool OrrerySearch::admissible(const ir::Plan& plan) {
   if (settings_.allowed == OrreryAllowed::as_others && plan.communication.gradient_overlap) {
     return false;
   }
-  if (settings_.target == OrreryTarget::any) return true;
-  const ir::Segment& one = plan.pipelines.front().stages.front().segments.front();
-  const ir::Group& model = one.groups.front();
-  if (settings_.target == OrreryTarget::megatron &&
-      plan.schedule != ir::ScheduleKind::one_f_one_b &&
-      plan.schedule != ir::ScheduleKind::interleaved_one_f_one_b) {
-    return false;
+  switch (settings_.target) {
+    case OrreryTarget::any:
+      return true;
+    case OrreryTarget::megatron:
+    case OrreryTarget::flagscale: {
+      const auto trainer = settings_.target == OrreryTarget::megatron ? models::Trainer::megatron
+                                                                      : models::Trainer::flagscale;
+      const auto found = models::in_terms_of(trainer, plan, input_.cluster, input_.workload);
+      return std::holds_alternative<models::TrainerPlan>(found);
+    }
+    case OrreryTarget::executor:
+      break;
   }
   for (const ir::Pipeline& pipeline : plan.pipelines) {
-    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
-      for (const ir::Segment& segment : pipeline.stages[s].segments) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        if (segment.zero.stage == 3 && input_.workload.shape.tied_embeddings) return false;
         for (const ir::Group& group : segment.groups) {
-          if (settings_.target == OrreryTarget::executor) {
-            if (group.sequence == ir::SequenceParallelism::ulysses ||
-                group.sequence == ir::SequenceParallelism::ring) {
-              return false;
-            }
-            if (segment.zero.stage == 3 && input_.workload.shape.tied_embeddings) return false;
-          } else if (group.tensor_parallel != model.tensor_parallel ||
-                     group.sequence != model.sequence || segment.groups.size() != 1 ||
-                     segment.recompute != one.recompute || segment.zero != one.zero ||
-                     segment.zero.stage > 1) {
-            return false;
-          }
-        }
-      }
-    }
-    if (settings_.target == OrreryTarget::megatron) {
-      const ir::Pipeline& first = plan.pipelines.front();
-      if (pipeline.micro_batches != first.micro_batches ||
-          pipeline.micro_batch_size != first.micro_batch_size ||
-          pipeline.stages.size() != first.stages.size()) {
-        return false;
-      }
-      for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
-        const auto& a = pipeline.stages[s].segments;
-        const auto& b = first.stages[s].segments;
-        if (a.size() != b.size()) return false;
-        for (std::size_t i = 0; i < a.size(); ++i) {
-          if (a[i].first_block != b[i].first_block || a[i].last_block != b[i].last_block ||
-              a[i].recompute != b[i].recompute) {
+          if (group.sequence == ir::SequenceParallelism::ulysses ||
+              group.sequence == ir::SequenceParallelism::ring) {
             return false;
           }
         }

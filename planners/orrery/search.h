@@ -26,7 +26,7 @@ enum class OrreryObjective { time, dollars };
 ir::EnumNames<OrreryObjective> enum_names(OrreryObjective);
 
 /// For whom the plan must be executable.
-enum class OrreryTarget { any, megatron, executor };
+enum class OrreryTarget { any, megatron, flagscale, executor };
 ir::EnumNames<OrreryTarget> enum_names(OrreryTarget);
 
 enum class OrreryAllowed { everything, as_others };

@@ -10,7 +10,9 @@
 #include <string>
 #include <variant>
 
+#include "models/check/trainer.h"
 #include "planners/orrery/bound.h"
+#include "planners/orrery/costs.h"
 #include "planners/orrery/draft.h"
 #include "sim/flow/fork.h"
 #include "sim/iteration/evaluator.h"
@@ -156,6 +158,15 @@ TEST(Orrery, KeepsToWhatATargetRuns) {
       EXPECT_LE(stage.segments.front().zero.stage, 1);
     }
   }
+  for (const auto& [target, trainer] : {std::pair{"megatron", models::Trainer::megatron},
+                                        {"flagscale", models::Trainer::flagscale}}) {
+    const PlannerResult result =
+        run_planner("orrery", world.input(), {{"target", target}, {"budget", "60"}});
+    ASSERT_NE(plan_of(result), nullptr) << target;
+    const auto terms =
+        models::in_terms_of(trainer, *plan_of(result), world.cluster, world.workload);
+    EXPECT_TRUE(std::holds_alternative<models::TrainerPlan>(terms)) << target;
+  }
   const PlannerResult executor =
       run_planner("orrery", world.input(), {{"target", "executor"}, {"budget", "60"}});
   plan = plan_of(executor);
@@ -171,6 +182,37 @@ TEST(Orrery, KeepsToWhatATargetRuns) {
       run_planner("orrery", world.input(), {{"allowed", "as_others"}, {"budget", "60"}});
   ASSERT_NE(plan_of(others), nullptr);
   EXPECT_FALSE(plan_of(others)->communication.gradient_overlap);
+}
+
+/// Pipelines that are alike send at the same moments: over one port their transfers take as many
+/// times as long, of which an average of the port's use says nothing.
+TEST(OrreryCosts, SeesWhereAlikePipelinesMeet) {
+  for (const int pipelines : {1, 2, 4}) {
+    const sim::ForkResult result = sim::run_forked([&]() -> std::string {
+      World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 0.5), small_model(16), 8 * pipelines,
+                  1024);
+      Draft draft;
+      for (int p = 0; p < pipelines; ++p) {
+        DraftPipeline pipeline;
+        pipeline.micro_batches = 8;
+        for (const int node : {0, 1}) {
+          DraftStage stage;
+          stage.groups = {{{DeviceId{4 * node + p}}, 1}};
+          stage.chunks = {{8, 0, 0}};
+          pipeline.stages.push_back(stage);
+        }
+        draft.pipelines.push_back(pipeline);
+      }
+      const PlannerInput own = world.input();
+      sim::IterationSimulator simulator(world.cluster, world.topology, false);
+      const sim::SimulatorEvaluator evaluator(simulator, world.workload, world.job, world.profile);
+      const double price = DraftCosts(own).view(draft).seconds;
+      return fmt::format("{}",
+                         price / evaluator.evaluate(plan_of(draft, own)).iteration_time.value);
+    });
+    ASSERT_TRUE(std::holds_alternative<std::string>(result));
+    EXPECT_NEAR(std::stod(std::get<std::string>(result)), 1, 0.05) << pipelines << " pipelines";
+  }
 }
 
 TEST(OrreryDraft, OfAPlanIsThePlan) {

@@ -1,0 +1,222 @@
+#include "models/check/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "models/ir/names.h"
+
+namespace orrery::models {
+namespace {
+
+/// Ranks in the order of Megatron: tensor parallel first, then data, then pipeline; or pipeline
+/// before data. None when some node's ranks do not follow one another.
+std::optional<std::vector<NodeRanks>> place(const TrainerPlan& plan, const Cluster& cluster,
+                                            bool pipeline_first) {
+  std::vector<DeviceId> order;
+  const auto add = [&](int replica, int stage) {
+    const auto& devices = plan.devices[replica][stage];
+    order.insert(order.end(), devices.begin(), devices.end());
+  };
+  if (pipeline_first) {
+    for (int r = 0; r < plan.replicas; ++r) {
+      for (int s = 0; s < plan.stages; ++s) add(r, s);
+    }
+  } else {
+    for (int s = 0; s < plan.stages; ++s) {
+      for (int r = 0; r < plan.replicas; ++r) add(r, s);
+    }
+  }
+  std::vector<NodeRanks> nodes;
+  for (const DeviceId id : order) {
+    const Device& device = cluster.device(id);
+    if (nodes.empty() || nodes.back().node != device.node) {
+      const bool seen = std::any_of(nodes.begin(), nodes.end(),
+                                    [&](const NodeRanks& n) { return n.node == device.node; });
+      if (seen) return std::nullopt;
+      nodes.push_back({device.node, {}});
+    }
+    nodes.back().gpus.push_back(device.position);
+  }
+  return nodes;
+}
+
+class Reader {
+ public:
+  Reader(Trainer trainer, const ir::Plan& plan, const Cluster& cluster, const Workload& workload)
+      : plan_(plan), cluster_(cluster), workload_(workload), trainer_(trainer) {}
+
+  std::variant<TrainerPlan, std::vector<std::string>> read() {
+    if (workload_.shape.layers == 0) {
+      refuse(fmt::format("'{}', which is no transformer", workload_.name));
+      return reasons_;
+    }
+    check_plan();
+    const ir::Pipeline& first = plan_.pipelines.front();
+    out_.stages = static_cast<int>(first.stages.size());
+    out_.replicas = static_cast<int>(plan_.pipelines.size());
+    out_.micro_batch_size = first.micro_batch_size;
+    const ir::Segment& segment = first.stages.front().segments.front();
+    const ir::Group& group = segment.groups.front();
+    out_.recompute = segment.recompute;
+    out_.zero = segment.zero.stage;
+    out_.expert_parallel = segment.expert_parallel;
+    out_.sequence_parallel = group.sequence == ir::SequenceParallelism::megatron;
+    if (group.sequence == ir::SequenceParallelism::ulysses ||
+        group.sequence == ir::SequenceParallelism::ring) {
+      out_.context_parallel = group.sequence_degree;
+    }
+    out_.layers.assign(first.stages.size() * plan_.virtual_stages, 0);
+    for (std::size_t p = 0; p < plan_.pipelines.size(); ++p) read_pipeline(p);
+    if (out_.zero > 1) {
+      refuse(fmt::format("ZeRO-{}: the distributed optimizer is ZeRO-1", out_.zero));
+    }
+    if (reasons_.empty()) trainer_ == Trainer::megatron ? number_ranks() : find_meshes();
+    if (!reasons_.empty()) return reasons_;
+    return out_;
+  }
+
+ private:
+  /// Each reason once.
+  void refuse(std::string reason) {
+    if (std::find(reasons_.begin(), reasons_.end(), reason) == reasons_.end()) {
+      reasons_.push_back(std::move(reason));
+    }
+  }
+
+  void check_plan() {
+    using ir::ScheduleKind;
+    if (plan_.schedule != ScheduleKind::one_f_one_b &&
+        plan_.schedule != ScheduleKind::interleaved_one_f_one_b) {
+      refuse(fmt::format("the schedule {}: only 1F1B, interleaved or not",
+                         ir::name_of(plan_.schedule)));
+    }
+    if (plan_.redundancy != ir::Redundancy::none) refuse("redundant copies of stages");
+    if (plan_.optimizer != ir::OptimizerStart::together) refuse("a staggered optimizer");
+    if (trainer_ == Trainer::flagscale && plan_.virtual_stages > 1) refuse("virtual stages");
+  }
+
+  void read_pipeline(std::size_t p) {
+    const ir::Pipeline& pipeline = plan_.pipelines[p];
+    const ir::Pipeline& first = plan_.pipelines.front();
+    if (!pipeline.reroutes.empty()) refuse("micro-batches that other pipelines compute");
+    if (pipeline.length_range) refuse("pipelines for ranges of sequence lengths");
+    if (pipeline.micro_batch_size != first.micro_batch_size ||
+        pipeline.micro_batches != first.micro_batches) {
+      refuse("pipelines with different numbers or sizes of micro-batches");
+    }
+    if (pipeline.stages.size() != first.stages.size()) {
+      return refuse("pipelines with different numbers of stages");
+    }
+    std::vector<std::vector<DeviceId>> devices;
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      devices.push_back(ir::devices_of(pipeline.stages[s]));
+      read_stage(pipeline.stages[s], first.stages[s], p == 0, s);
+    }
+    out_.devices.push_back(std::move(devices));
+  }
+
+  void read_stage(const ir::Stage& stage, const ir::Stage& same, bool first_pipeline,
+                  std::size_t s) {
+    const ir::Segment& model = plan_.pipelines.front().stages.front().segments.front();
+    for (std::size_t i = 0; i < stage.segments.size(); ++i) {
+      const ir::Segment& segment = stage.segments[i];
+      if (segment.groups.size() != 1) {
+        refuse("stages with several tensor-parallel groups (make pipelines of them)");
+      }
+      const ir::Group& group = segment.groups.front();
+      const bool aligned = i < same.segments.size() &&
+                           segment.first_block == same.segments[i].first_block &&
+                           segment.last_block == same.segments[i].last_block;
+      if (!aligned) refuse("pipelines whose stages have different layers");
+      if (segment.recompute != model.recompute) refuse("recomputation that differs by stage");
+      if (segment.zero != model.zero) refuse("ZeRO that differs by stage");
+      if (segment.zero.shard_group != 0) refuse("ZeRO over a part of the replicas");
+      if (segment.expert_parallel != out_.expert_parallel) {
+        refuse("expert parallelism that differs by stage");
+      }
+      const ir::Group& first_group = model.groups.front();
+      if (group.sequence != first_group.sequence ||
+          group.sequence_degree != first_group.sequence_degree) {
+        refuse("sequence or context parallelism that differs by stage");
+      }
+      check_degree(group.tensor_parallel, first_group.tensor_parallel,
+                   same.segments.front().groups.front().tensor_parallel);
+      if (first_pipeline) {
+        const std::size_t chunk = out_.stages * static_cast<std::size_t>(segment.virtual_stage) + s;
+        out_.layers[chunk] += layers_of(segment);
+      }
+    }
+    if (first_pipeline) {
+      out_.tensor_parallel.push_back(stage.segments.front().groups.front().tensor_parallel);
+    }
+  }
+
+  void check_degree(int degree, int of_the_plan, int of_the_stage) {
+    if (trainer_ == Trainer::megatron && degree != of_the_plan) {
+      refuse("tensor-parallel degrees that differ by stage (FlagScale's meshes may)");
+    }
+    if (degree != of_the_stage) refuse("tensor-parallel degrees that differ by pipeline");
+  }
+
+  int layers_of(const ir::Segment& segment) const {
+    const int first = std::max(segment.first_block.value, workload_.first_layer().value);
+    const int last = std::min(segment.last_block.value, workload_.last_layer().value);
+    return std::max(0, last - first + 1);
+  }
+
+  /// With context or expert parallelism the other order of ranks is not to be had.
+  void number_ranks() {
+    auto nodes = place(out_, cluster_, false);
+    if (!nodes && out_.context_parallel == 1 && out_.expert_parallel == 1) {
+      nodes = place(out_, cluster_, out_.pipeline_first = true);
+    }
+    if (!nodes) {
+      return refuse(
+          "this placement: ranks are numbered tensor parallel, data, pipeline (or tensor, "
+          "pipeline, data), and those of a node must follow one another");
+    }
+    out_.nodes = *nodes;
+  }
+
+  void find_meshes() {
+    for (int s = 0; s < out_.stages; ++s) {
+      const std::string& gpu = cluster_.gpu(out_.devices.front()[s].front()).name;
+      for (const auto& replica : out_.devices) {
+        for (const DeviceId device : replica[s]) {
+          if (cluster_.gpu(device).name != gpu) {
+            refuse(fmt::format("stage {} has GPUs of several types: a mesh has one", s));
+          }
+        }
+      }
+      if (out_.meshes.empty() || out_.meshes.back().tensor_parallel != out_.tensor_parallel[s] ||
+          out_.meshes.back().gpu != gpu) {
+        out_.meshes.push_back({out_.tensor_parallel[s], 0, gpu});
+      }
+      ++out_.meshes.back().stages;
+    }
+  }
+
+  const ir::Plan& plan_;
+  const Cluster& cluster_;
+  const Workload& workload_;
+  Trainer trainer_;
+  TrainerPlan out_;
+  std::vector<std::string> reasons_;
+};
+
+}  // namespace
+
+std::vector<std::pair<Trainer, const char*>> enum_names(Trainer) {
+  return {{Trainer::megatron, "megatron"}, {Trainer::flagscale, "flagscale"}};
+}
+
+std::variant<TrainerPlan, std::vector<std::string>> in_terms_of(Trainer trainer,
+                                                                const ir::Plan& plan,
+                                                                const Cluster& cluster,
+                                                                const Workload& workload) {
+  return Reader(trainer, plan, cluster, workload).read();
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,61 @@
+/// What trainers beside Orrery's own executor can run: a plan in their terms, or why they cannot.
+#pragma once
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "models/ir/plan.h"
+#include "models/spec/cluster.h"
+#include "models/spec/workload.h"
+
+namespace orrery::models {
+
+enum class Trainer {
+  megatron,   ///< Megatron-LM.
+  flagscale,  ///< FlagScale's heterogeneous training, with meshes along the pipeline.
+};
+std::vector<std::pair<Trainer, const char*>> enum_names(Trainer);
+
+/// One call of torchrun: a node and its GPUs in the order of their ranks.
+struct NodeRanks {
+  NodeId node;
+  std::vector<int> gpus;
+};
+
+/// A mesh of FlagScale: a run of stages with one degree and one type of GPU.
+struct Mesh {
+  int tensor_parallel = 1;
+  int stages = 0;
+  std::string gpu;
+};
+
+/// What Megatron-LM's options, and FlagScale's on top of them, can say: every pipeline the same.
+struct TrainerPlan {
+  std::vector<int> tensor_parallel;  ///< By stage.
+  /// Transformer layers of each chunk, in the order of the model: all stages of the first virtual
+  /// stage, then of the second.
+  std::vector<int> layers;
+  int stages = 1;
+  int replicas = 1;
+  int context_parallel = 1;
+  int expert_parallel = 1;
+  bool sequence_parallel = false;
+  int micro_batch_size = 1;
+  ir::Recompute recompute = ir::Recompute::none;
+  int zero = 0;
+  /// ranks[replica][stage]: devices in rank order.
+  std::vector<std::vector<std::vector<DeviceId>>> devices;
+  std::vector<NodeRanks> nodes;  ///< Megatron-LM: in the order of their ranks.
+  bool pipeline_first = false;   ///< Megatron-LM: ranks by tensor, pipeline, data.
+  std::vector<Mesh> meshes;      ///< FlagScale.
+};
+
+/// The plan in the trainer's terms, or every reason why the trainer cannot run it. The plan is
+/// valid.
+std::variant<TrainerPlan, std::vector<std::string>> in_terms_of(Trainer trainer,
+                                                                const ir::Plan& plan,
+                                                                const Cluster& cluster,
+                                                                const Workload& workload);
+
+}  // namespace orrery::models
