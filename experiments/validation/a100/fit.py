@@ -10,7 +10,6 @@ Deterministic: the same answers of the model give the same fit."""
 import math
 from dataclasses import dataclass, field
 
-HUBER = 0.1  # residual in log beyond which rows count linearly
 ROW_DEVIATION = 0.05  # standard deviation of the logarithm of a row
 DIFFERENCE = 0.03  # step in log for derivatives
 TOLERANCE = 1e-3  # a step that improves the loss by less is the last one
@@ -29,6 +28,7 @@ class Space:
     # weighs the prior against the rows.
     prior_deviation: float = 0.5
     iterations: int = 8
+    bend: float = 0.1  # residual in log beyond which rows count linearly
 
     def prior_weight(self):
         """Weight of the prior of one parameter against a row's."""
@@ -57,7 +57,7 @@ def loss_of(residuals, point, space):
     loss = 0.0
     for residual in residuals:
         size = abs(residual)
-        loss += size * size / 2 if size <= HUBER else HUBER * (size - HUBER / 2)
+        loss += size * size / 2 if size <= space.bend else space.bend * (size - space.bend / 2)
     for value, start in zip(point, space.start):
         away = math.log(value / start)
         loss += space.prior_weight() * away * away / 2
@@ -72,7 +72,7 @@ def quadratic(residuals, slopes, point, space, left_out=None):
     for row, residual in enumerate(residuals):
         if row == left_out:
             continue
-        weight = 1.0 if abs(residual) <= HUBER else HUBER / abs(residual)
+        weight = 1.0 if abs(residual) <= space.bend else space.bend / abs(residual)
         slope = slopes[row]
         for i in places:
             for j in places:

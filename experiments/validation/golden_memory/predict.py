@@ -197,7 +197,7 @@ def unfused(case):
     return case.flags["transformer"] == "local" or case.flags["attention"] in ("unfused", "local")
 
 
-def beyond(case, shape, one):
+def beyond(case, shape):
     """States and activations of one layer that models/cost does not count."""
     matrices = 3 if case.flags["swiglu"] else 2
     whole = 0.0  # parameters of this rank
@@ -219,7 +219,7 @@ def beyond(case, shape, one):
     job = job_of(case).state_bytes
     shards = case.dp * case.cp if case.flags["distributed_optimizer"] else 1
     added = whole * (job.weight + job.gradient + (job.master + job.moments) / shards)
-    return added, 0.0 if case.flags["recompute"] == "full" else kept
+    return added, kept
 
 
 def count(case):
@@ -236,22 +236,23 @@ def count(case):
         kept = whole.activations_per_micro_batch - inner.activations_per_micro_batch
     if case.mtp and case.pp > 1:  # the embedding of what is predicted further
         total += states(segment(case, case.dense.replace(positions=0), 0, 0))
+    full = case.flags["recompute"] == "full"
     kinds = {}
     for shape in (case.shape, case.dense):
         one = segment(case, shape, 1, 1)
-        kinds[shape.experts > 0] = one, beyond(case, shape, one)
+        kinds[shape.experts > 0] = one, beyond(case, shape)
     for place, number in enumerate(case.chunks):
         flying = 1 if place + 1 == len(case.chunks) else case.pp
         for layer in range(number + (case.mtp if place + 1 == len(case.chunks) else 0)):
             first = place == 0 and case.pp == 1 and layer < case.dense_layers
             one, more = kinds[case.shape.experts > 0 and not first]
             total += states(one) + more[0]
-            kept += flying * (one.activations_per_micro_batch + more[1])
+            kept += flying * (one.activations_per_micro_batch + (0.0 if full else more[1]))
     # A head for each token that is predicted. Logits in 16 bits and the softmax of the loss in
     # fp32; fused losses do not work in place and hold another copy.
     elements = case.tokens * case.shape.vocabulary / case.tp * (1 + case.mtp)
     logits = elements * (10.0 if case.flags["loss_fused"] else 6.0)
-    transient = max(one[0].recomputed + one[1][1] for one in kinds.values())
+    transient = max(one.recomputed + more[1] if full else 0.0 for one, more in kinds.values())
     return memory.Parts(total, kept + logits + transient)
 
 

@@ -15,7 +15,7 @@ from a100.runs import Run, Software, check_run  # noqa: E402
 FREE = ["gemm_share", "older_software"]
 # Calculon's own validation on the recompute rows of 22B to 1T: 3.65 % mean, 8.87 % max.
 PUBLISHED_BEST = 0.0365
-TARGET = 0.03
+TARGET = 0.025
 SC21, RECOMPUTE = "SC'21", "recompute"
 # fp32 sums of gradients, which are reduced after the last backward pass; SC'21's runs up to 18.4b
 # have torch DDP instead, which reduces fp16 gradients meanwhile. [the data's README]

@@ -14,7 +14,7 @@ from a100.runs import GPUS_PER_NODE, Run, Software, check_run, padded_vocabulary
 FREE = ["gemm_share", "memory_share", "nvlink_share", "network_share", "host_per_layer"]
 # Mean errors of the same rows: vTrain's own claim is 14.7 %, Calculon's 11.1 %.
 PUBLISHED_BEST = 0.111
-TARGET = 0.08
+TARGET = 0.06
 # The file's README: vtrain-multi-091 has the configuration of the measured -090.
 REPEATED = "vtrain-multi-091"
 # Measured rows that the data's README calls suspect. They count like all others.

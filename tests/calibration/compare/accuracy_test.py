@@ -56,7 +56,10 @@ class Accuracy(unittest.TestCase):
                     ("Near", 8, 0.062), ("Far", 8, 0.5), ("Few", 7, 0.01),
                     ("the earlier run", 8, 0.02))) + 's,"b, Far",time,6,0.08,0,0,0,,\n')
             out = Path(name) / "accuracy.md"
-            out.write_text("x\n\n## Megatron's measurements\n\nOf before.\n")
+            out.write_text("x\n\n## At a glance\n\n| set | rows of it |\n|---|---|\n"
+                           "| Megatron's measurements | of before |\n"
+                           "| Sailor's measurements | of before |\n"
+                           "\n## Megatron's measurements\n\nOf before.\n")
             command = [sys.executable, "-B", ROOT / "tools" / "scripts" / "accuracy.py",
                        "--results", Path(name) / "results", "--out", out]
             subprocess.run([*command, "--keep"], check=True, capture_output=True)
@@ -64,6 +67,8 @@ class Accuracy(unittest.TestCase):
             self.assertIn("| **missed** | 6.2 % (Near), **better** |  |", text)
             self.assertIn("|  |  | 8.0 % (Far) | 11.1 % |", text)
             self.assertIn("## Megatron's measurements\n\nOf before.\n", text)
+            self.assertIn("| Megatron's measurements | of before |\n", text)
+            self.assertNotIn("| Sailor's measurements | of before |", text)
             subprocess.run(command, check=True, capture_output=True)
             self.assertNotIn("Of before.", out.read_text(encoding="utf-8"))
 
