@@ -13,10 +13,6 @@ import tables
 from a100 import cases, fit
 from a100.runs import DECLARED, GPUS_PER_NODE, RANGES, UNITS, read_parameters
 
-# Where rows begin to count linearly: clean rows of these tables agree to a few per cent, and a
-# wider bend lets a few odd ones (a third off) pull all others.
-BEND = 0.03
-
 
 @dataclass
 class Fit:
@@ -48,8 +44,9 @@ class Answers:
         return [self.known[key] for key in keys]
 
 
-def fit_runs(runs, free, jobs=None):
-    """Fits the parameters `free` in folded simulations; the others keep their declared values."""
+def fit_runs(runs, free, jobs=None, bend=fit.Space.bend):
+    """Fits the parameters `free` in folded simulations; the others keep their declared values.
+    `bend`: of fit.Space."""
     rows = [i for i, run in enumerate(runs) if run.fitted]
     assert errors.enough_rows(len(free), len(rows)), f"{len(free)} parameters on {len(rows)} rows"
     measured = [runs[i].measured for i in rows]
@@ -57,7 +54,7 @@ def fit_runs(runs, free, jobs=None):
     space = fit.Space(start=[DECLARED[name] for name in free],
                       least=[RANGES[name][0] for name in free],
                       most=[RANGES[name][1] for name in free],
-                      tried=[RANGES[name][2] for name in free], bend=BEND)
+                      tried=[RANGES[name][2] for name in free], bend=bend)
 
     def at(point):
         return DECLARED | dict(zip(free, point))
@@ -167,7 +164,7 @@ def folding_error(runs, predictions, fitted):
     return largest
 
 
-def main(name, free, read, lines, more_rows=None):
+def main(name, free, read, lines, more_rows=None, bend=fit.Space.bend):
     """The program of a study. `read(folder, problems)` gives the runs, `lines(runs, unseen)` the
     error table, `more_rows(runs, predictions, folder)` further metrics."""
     parser = argparse.ArgumentParser(description="Predicts measured iterations; says how far off")
@@ -186,7 +183,7 @@ def main(name, free, read, lines, more_rows=None):
 
     more_lines = [errors_with(label, runs, parameters, options.jobs)
                   for label, parameters in others.items()]
-    fitted = fit_runs(runs, free, options.jobs)
+    fitted = fit_runs(runs, free, options.jobs, bend)
     parameters = fitted_parameters(runs, free, fitted)
     predictions = predict(runs, fitted.parameters, False, options.jobs, "predict")
     rows = iteration_rows(runs, predictions)
