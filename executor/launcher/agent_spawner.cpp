@@ -58,7 +58,9 @@ AgentSpawner::~AgentSpawner() {
   try {
     end();
   } catch (const TransportError&) {
-    // The store has failed: agents notice that and end their ranks.
+    // The connection to the store has failed, or all of it: remote agents notice when it goes, this
+    // machine's has a connection of its own.
+    abandoned_ = true;
   }
   if (local_agent_.joinable()) local_agent_.join();
   const auto deadline = Clock::now() + kSshGrace;
@@ -124,6 +126,7 @@ void AgentSpawner::start_local_agent() {
   agent.node = nodes_.front();
   agent.executable = o_.executable;
   agent.arguments = o_.arguments;
+  agent.interrupted = &abandoned_;
   local_agent_ = std::thread([this, agent] {
     try {
       run_agent(agent);

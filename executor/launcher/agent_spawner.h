@@ -1,6 +1,7 @@
 /// Ranks that are processes: started by an agent on each machine (agent.h), which the launcher runs
 /// in a thread here, by ssh, or waits for.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -65,7 +66,8 @@ class AgentSpawner final : public Spawner {
   std::map<std::int32_t, Pulse> pulses_;  ///< Of ranks that live.
   Clock::time_point next_look_;           ///< At signs of life.
   std::mutex mutex_;
-  std::string local_problem_;  ///< Why this machine's agent ended.
+  std::string local_problem_;            ///< Why this machine's agent ended.
+  std::atomic<bool> abandoned_ = false;  ///< Nobody can tell this machine's agent to end.
   std::thread local_agent_;
   std::map<std::string, Subprocess> agents_;  ///< By host.
 };

@@ -26,7 +26,7 @@ import faults
 from faults import Runner
 from hostile_network import losses
 
-STEPS = 1500
+STEPS = 400
 CLUSTERS = ["a100_8", "hexiscale_case_study"]
 POLICIES = ["torchft", "bamboo", "oobleck", "hetu", "varuna", "parcae", "unicron"]
 

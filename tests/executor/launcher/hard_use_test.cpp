@@ -1,10 +1,13 @@
 // Hard use: every case ends with a clear error or a recovery, never with a hang or an orphan.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "executor/launcher/agent.h"
@@ -92,6 +95,47 @@ TEST(HardUse, RanksEndWithALauncherThatIsKilled) {
   launch_and_kill(options, 2,
                   [] { EXPECT_FALSE(processes_with("marker-killed-launcher").empty()); });
   EXPECT_TRUE(all_gone("marker-killed-launcher"));
+}
+
+/// The first connection of this process to a port that it listens on itself: the launcher's to its
+/// store.
+int connection_to_own_store() {
+  std::set<in_port_t> listening;
+  const auto port_of = [](int fd, int (*name)(int, sockaddr*, socklen_t*)) {
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    const bool found = name(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+    return found && address.sin_family == AF_INET ? address.sin_port : in_port_t{0};
+  };
+  for (int fd = 3; fd < 256; ++fd) {
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0) {
+      listening.insert(port_of(
+          fd, [](int of, sockaddr* to, socklen_t* most) { return ::getsockname(of, to, most); }));
+    }
+  }
+  for (int fd = 3; fd < 256; ++fd) {
+    const in_port_t peer = port_of(
+        fd, [](int of, sockaddr* to, socklen_t* most) { return ::getpeername(of, to, most); });
+    if (peer != 0 && listening.contains(peer)) return fd;
+  }
+  return -1;
+}
+
+TEST(HardUse, ALauncherThatLosesItsStoreEndsTheRunAndItsRanks) {
+  LaunchOptions options = launch_options(pipeline_of(2), 1'000'000);
+  options.arguments = {"execute-rank", "marker-lost-store"};
+  options.on_step = [](const StepLine& line) {
+    if (line.step != 2) return;
+    const int fd = connection_to_own_store();
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(::shutdown(fd, SHUT_RDWR), 0);
+  };
+  const LaunchReport report = launch(options);
+  EXPECT_EQ(report.result, LaunchReport::Result::failed);
+  EXPECT_NE(report.problem.find("the store failed"), std::string::npos) << report.problem;
+  EXPECT_TRUE(all_gone("marker-lost-store"));
 }
 
 TEST(HardUse, AFullDiskWhileCheckpointingIsSaidAndTrainingGoesOn) {
