@@ -15,7 +15,7 @@ FREE = ["gemm_share", "memory_share", "nvlink_share", "network_share", "host_per
 # Mean errors of the same rows: vTrain's own claim is 14.7 %, Calculon's 11.1 %.
 PUBLISHED_BEST = 0.111
 TARGET = 0.06
-# Clean rows agree to a few per cent; with a wider bend the few odd ones, a third off, pull them all.
+# Clean rows agree to a few per cent; a wider bend lets a few odd ones, a third off, pull them all.
 BEND = 0.03
 # The file's README: vtrain-multi-091 has the configuration of the measured -090.
 REPEATED = "vtrain-multi-091"
