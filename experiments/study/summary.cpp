@@ -3,6 +3,7 @@
 #include "experiments/study/version.h"
 #include "models/base/hash.h"
 #include "models/config/document.h"
+#include "sim/flow/engine.h"
 
 namespace orrery::experiments {
 namespace {
@@ -60,7 +61,7 @@ std::string Identity::hash() const { return content_hash(effective_config({})); 
 
 std::string Identity::effective_config(const TextPairs& simgrid) const {
   config::Value tree = settings;
-  TextPairs all = {{"version", program_version()}};
+  TextPairs all = {{"version", program_version()}, {"simgrid", sim::simgrid_version()}};
   all.insert(all.end(), hashes.begin(), hashes.end());
   tree.append("hashes", to_map(all));
   if (!simgrid.empty()) tree.append("simgrid", to_map(simgrid));

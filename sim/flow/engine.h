@@ -133,4 +133,7 @@ class FlowEngine {
   std::unique_ptr<Impl> impl_;
 };
 
+/// As in "3.32.0"; needs no engine.
+std::string simgrid_version();
+
 }  // namespace orrery::sim

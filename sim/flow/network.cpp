@@ -190,6 +190,7 @@ class Network::Impl {
   IdVector<LinkId, s4u::Link*> links_;  ///< Null until used.
   IdVector<LinkId, double> bandwidths_;
   IdVector<LinkId, bool> link_on_;
+  int dead_links_ = 0;
   std::vector<bool> host_on_;
   std::array<s4u::Host*, 2> ends_ = {};
 
@@ -249,6 +250,7 @@ const Network::Route& Network::route(int source, int destination) {
   return impl_->route(source, destination);
 }
 bool Network::alive(const Route& route) const {
+  if (impl_->dead_links_ == 0) return true;
   for (const LinkId link : route.links)
     if (!link_on(link)) return false;
   return true;
@@ -263,6 +265,7 @@ std::int32_t Network::start(std::int32_t task, const Route& route, std::uint64_t
 void Network::cancel(std::int32_t slot) { impl_->cancel(slot); }
 
 void Network::set_link(LinkId link, bool on) {
+  if (impl_->link_on_[link] != on) impl_->dead_links_ += on ? -1 : 1;
   impl_->link_on_[link] = on;
   s4u::Link* const known = impl_->links_[link];
   if (known != nullptr) on ? known->turn_on() : known->turn_off();
@@ -278,11 +281,15 @@ bool Network::host_on(int host) const { return impl_->host_on_[host]; }
 std::size_t Network::links() const { return impl_->links_.size(); }
 std::size_t Network::hosts() const { return impl_->host_on_.size(); }
 
-std::vector<std::pair<std::string, std::string>> Network::effective_config() const {
-  std::vector<std::pair<std::string, std::string>> result;
+std::string simgrid_version() {
   int major = 0, minor = 0, patch = 0;
   sg_version_get(&major, &minor, &patch);
-  result.emplace_back("simgrid/version", fmt::format("{}.{}.{}", major, minor, patch));
+  return fmt::format("{}.{}.{}", major, minor, patch);
+}
+
+std::vector<std::pair<std::string, std::string>> Network::effective_config() const {
+  std::vector<std::pair<std::string, std::string>> result;
+  result.emplace_back("simgrid/version", simgrid_version());
   for (const char* name : {"contexts/factory", "network/model", "network/optim"})
     result.emplace_back(name, simgrid::config::get_value<std::string>(name));
   for (const char* name :

@@ -1,5 +1,6 @@
 #include "sim/iteration/folding.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -44,11 +45,12 @@ class FoldedIteration::Impl {
         job_(job),
         lower_options_(lower_options),
         crossings_(options.record_links),
+        slices_(options.fold == FoldMode::slices),
         mode_(effective_mode(lower_options.collapsed, options.inner)),
         factors_(link_factors(topology, options)),
         path_(path_function(topology, factors_)) {
-    if (!may_fold(plan, options)) {
-      whole();
+    if (!may_fold(options)) {
+      program = models::lower(plan, cluster, workload, job, lower_options);
       return;
     }
     members_.emplace(plan, cluster);
@@ -61,9 +63,10 @@ class FoldedIteration::Impl {
     }
     for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
       for (const ir::Reroute& reroute : plan.pipelines[p].reroutes) {
-        alone_.insert({static_cast<int>(p), reroute.to_pipeline});
+        rerouted_.insert({static_cast<int>(p), reroute.to_pipeline});
       }
     }
+    alone_ = rerouted_;
     build();
   }
 
@@ -84,17 +87,35 @@ class FoldedIteration::Impl {
   bool guess_ = false;
 
  private:
-  static bool may_fold(const ir::Plan& plan, const IterationOptions& options) {
-    return options.fold == FoldMode::automatic && !options.noisy() &&
-           options.ring == RingMode::aggregated && !options.record_spans &&
-           !options.record_memory && plan.pipelines.size() > 1;
+  static bool may_fold(const IterationOptions& options) {
+    return options.fold != FoldMode::off && !options.noisy() &&
+           options.ring == RingMode::aggregated && !options.record_spans && !options.record_memory;
   }
 
+  /// Builds all pipelines. Flows that start together and meet the same are one all the same.
   void whole() {
     symmetry_.reset();
     folding.reset();
     guess_ = false;
-    program = models::lower(plan_, cluster_, workload_, job_, lower_options_);
+    program = models::lower(plan_, cluster_, workload_, job_, lower_options_, &partial_);
+    if (!slices_ || std::none_of(program.transfer_sets.begin(), program.transfer_sets.end(),
+                                 [](const auto& transfers) { return transfers.size() > 1; })) {
+      return;
+    }
+    for (std::size_t p = 0; p < colors_.size(); ++p) colors_[p] = alone(static_cast<int>(p));
+    Symmetry symmetry({topology_, path_, factors_, *members_, program, partial_, mode_, crossings_,
+                       slices_, rerouted_},
+                      colors_);
+    if (!symmetry.lonely.empty()) return;
+    symmetry.refine(Symmetry::Meetings::all, {}, colors_.size());
+    folding = symmetry.fold(crossings_);
+    if (folding == nullptr) return;
+    const auto& pairs = folding->route_of_pair;
+    if (std::any_of(pairs.begin(), pairs.end(), [](const auto& one) { return one.second < 0; })) {
+      number_ranks();
+    } else {
+      folding.reset();
+    }
   }
 
   /// Lowers one pipeline of each color and refines the colors until each has its pipeline.
@@ -114,9 +135,10 @@ class FoldedIteration::Impl {
         if (set_apart(partial_.missing)) continue;
         return whole();
       }
-      symmetry_ = std::make_unique<Symmetry>(Symmetry::Input{topology_, path_, factors_, *members_,
-                                                             program, partial_, mode_, crossings_},
-                                             colors_);
+      symmetry_ = std::make_unique<Symmetry>(
+          Symmetry::Input{topology_, path_, factors_, *members_, program, partial_, mode_,
+                          crossings_, slices_, rerouted_},
+          colors_);
       if (!symmetry_->lonely.empty()) {
         if (set_apart(symmetry_->lonely)) continue;
         return whole();
@@ -174,12 +196,16 @@ class FoldedIteration::Impl {
   const models::Job& job_;
   models::LowerOptions lower_options_;
   bool crossings_;
+  bool slices_;
   InnerMode mode_;
   LinkFactors factors_;
   models::PathFunction path_;
   std::optional<Members> members_;
   std::vector<Color> colors_;  ///< By pipeline: one is built of each.
   std::set<int> alone_;        ///< Pipelines with colors of their own.
+  /// Those that leave micro-batches to others or take them. No two of them are alike, and they are
+  /// late: their flows meet what those of others miss.
+  std::set<int> rerouted_;
   models::PartialProgram partial_;
   std::unique_ptr<Symmetry> symmetry_;
   std::vector<Symmetry::Meeting> meetings_;

@@ -41,7 +41,8 @@ struct Folding {
     Seconds latency;            ///< Of the path between two devices; 0 where Flow has all of it.
   };
   std::vector<Route> routes;
-  /// Inside built pipelines, by key(source, destination): index into `routes`.
+  /// Inside built pipelines, by key(source, destination): index into `routes`, or ~ of it where
+  /// another flow of the same class stands for this one: both are in the same transfers.
   std::unordered_map<std::uint64_t, std::int32_t> route_of_pair;
   static std::uint64_t key(DeviceId source, DeviceId destination) {
     return static_cast<std::uint64_t>(source.value) << 32 |

@@ -25,7 +25,7 @@ std::vector<std::pair<RingMode, const char*>> enum_names(RingMode) {
 }
 
 std::vector<std::pair<FoldMode, const char*>> enum_names(FoldMode) {
-  return {{FoldMode::automatic, "automatic"}, {FoldMode::off, "off"}};
+  return {{FoldMode::automatic, "automatic"}, {FoldMode::slices, "slices"}, {FoldMode::off, "off"}};
 }
 
 namespace {
@@ -99,7 +99,9 @@ void describe(config::Visitor& v, IterationOptions& options) {
   v.optional("inner", options.inner, "collectives inside forward and backward passes");
   v.optional("ring", options.ring, "ring collectives between ranks");
   v.optional("fold", options.fold,
-             "automatic: simulate pipelines that do the same at the same time once");
+             "automatic: simulate pipelines that do the same at the same time once; slices: also "
+             "the parts of a transfer that go side by side between two tensor-parallel groups, as "
+             "replays do, which can move a time by rounding; off: simulate everything");
   v.optional("record_spans", options.record_spans, "keep a span for each op");
   v.optional("record_memory", options.record_memory, "keep the memory timeline of each rank");
   v.optional("record_links", options.record_links, "keep the bytes that crossed each link");

@@ -35,7 +35,8 @@ std::vector<std::pair<RingMode, const char*>> enum_names(RingMode);
 /// Whether pipelines that do the same are simulated once (sim/iteration/folding.h).
 enum class FoldMode {
   automatic,  ///< Where it is exact (docs/equations.md).
-  off,        ///< Never: the reference.
+  slices,  ///< So are flows of one transfer: exact too, but for the last bit (docs/equations.md).
+  off,     ///< Never: the reference.
 };
 std::vector<std::pair<FoldMode, const char*>> enum_names(FoldMode);
 

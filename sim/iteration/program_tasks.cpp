@@ -86,6 +86,23 @@ TaskId ProgramTasks::flow(DeviceId source, DeviceId destination, Bytes bytes, Se
   return engine_.add_flow(source.value, destination.value, bytes, extra);
 }
 
+bool ProgramTasks::is_simulated(DeviceId source, DeviceId destination) const {
+  return folding_ == nullptr || source == destination ||
+         folding_->route_of_pair.at(Folding::key(source, destination)) >= 0;
+}
+
+std::span<const ir::Transfer> ProgramTasks::simulated_transfers(const ir::Op& op) {
+  if (folding_ == nullptr) return program_.transfers_of(op);
+  if (set_transfers_.empty()) set_transfers_.resize(program_.transfer_sets.size());
+  std::vector<ir::Transfer>& known = set_transfers_[op.transfers];
+  if (known.empty()) {
+    for (const ir::Transfer& transfer : program_.transfers_of(op)) {
+      if (is_simulated(transfer.source, transfer.destination)) known.push_back(transfer);
+    }
+  }
+  return known;
+}
+
 TaskId ProgramTasks::folded_flow(std::int32_t route, Bytes bytes, Seconds extra) {
   ++work_.flows;
   const TaskId task = engine_.add_flow({first_route_.value + route}, bytes, extra);
@@ -291,7 +308,7 @@ void ProgramTasks::add_per_block(std::span<const OpId> op_group, std::int32_t in
 void ProgramTasks::add_transfer(OpId id) {
   const ir::Op& op = program_.op(id);
   const OpId other{op.match};
-  const std::span<const ir::Transfer> transfers = program_.transfers_of(op);
+  const std::span<const ir::Transfer> transfers = simulated_transfers(op);
   TaskId start, end;
   if (transfers.size() == 1) {
     const ir::Transfer& only = transfers.front();
@@ -370,15 +387,24 @@ void ProgramTasks::add_dependencies() {
   }
 }
 
+std::vector<models::FlowEdge> ProgramTasks::edges_of(std::int32_t shape) const {
+  std::vector<models::FlowEdge> all;
+  const ir::CollectiveShape& of = program_.collective_shapes[shape];
+  for (const ir::CollectiveShape::Part& part : of.parts) {
+    const auto edges =
+        models::collective_flows(of.kind, program_.group(part.group).devices, part.bytes, path_);
+    all.insert(all.end(), edges.begin(), edges.end());
+  }
+  return all;
+}
+
 const std::vector<models::FlowEdge>& ProgramTasks::shape_flows(std::int32_t shape) {
   std::vector<models::FlowEdge>& flows = shape_flows_[shape];
   if (!flows.empty()) return flows;
-  const ir::CollectiveShape& all = program_.collective_shapes[shape];
-  for (const ir::CollectiveShape::Part& part : all.parts) {
-    const auto edges =
-        models::collective_flows(all.kind, program_.group(part.group).devices, part.bytes, path_);
-    flows.insert(flows.end(), edges.begin(), edges.end());
-  }
+  flows = edges_of(shape);
+  std::erase_if(flows, [&](const models::FlowEdge& edge) {
+    return !is_simulated(edge.source, edge.destination);
+  });
   return flows;
 }
 
@@ -484,7 +510,7 @@ void ProgramTasks::for_each_closed_form(
   }
   for (std::size_t shape = 0; shape < shape_uses_.size(); ++shape) {
     if (shape_uses_[shape] == 0) continue;
-    for (const models::FlowEdge& edge : shape_flows(static_cast<std::int32_t>(shape))) {
+    for (const models::FlowEdge& edge : edges_of(static_cast<std::int32_t>(shape))) {
       take(edge.source, edge.destination, static_cast<double>(shape_uses_[shape]) * edge.bytes);
     }
   }

@@ -61,6 +61,9 @@ class ProgramTasks {
   TaskId delay(Seconds duration);
   TaskId flow(DeviceId source, DeviceId destination, Bytes bytes, Seconds extra = {});
   TaskId folded_flow(std::int32_t route, Bytes bytes, Seconds extra);
+  /// False where another flow of its class stands for this one.
+  bool is_simulated(DeviceId source, DeviceId destination) const;
+  std::span<const ir::Transfer> simulated_transfers(const ir::Op& op);
   /// One message (models::point_to_point_flow).
   TaskId message(DeviceId source, DeviceId destination, Bytes bytes);
   TaskId barrier();
@@ -89,6 +92,8 @@ class ProgramTasks {
   void add_dependencies();
   std::span<const RankId> ranks_of(std::span<const OpId> op_group);
 
+  std::vector<models::FlowEdge> edges_of(std::int32_t shape) const;
+  /// Those of its edges that are simulated.
   const std::vector<models::FlowEdge>& shape_flows(std::int32_t shape);
   std::optional<Seconds> local_time(const ir::Collective& collective);
   Seconds storage_time(const ir::Op& op) const;
@@ -112,6 +117,7 @@ class ProgramTasks {
   std::vector<Ends> ends_;
   std::vector<RankId> group_ranks_;
   std::vector<TaskId> group_tasks_;
+  std::vector<std::vector<ir::Transfer>> set_transfers_;           ///< By set, folded, when needed.
   std::vector<std::vector<models::FlowEdge>> shape_flows_;         ///< By shape, when needed.
   std::vector<std::optional<std::optional<Seconds>>> local_time_;  ///< By shape, when needed.
   /// Uses of closed forms, by (inner set, first rank of the op group) with the ranks of the op

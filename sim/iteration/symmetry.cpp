@@ -106,8 +106,12 @@ const std::vector<Color>& Symmetry::refine(Meetings meetings, const std::vector<
     const std::size_t pipelines = distinct(pipeline_colors_);
     if (pipelines > most) break;
     paint_links();
-    const std::size_t count =
-        pipelines + distinct(link_colors_) + distinct(flow_colors_) + distinct(collective_colors_);
+    std::vector<Color> local;
+    for (const LocalClass& one : classes_) {
+      for (const Color color : one.colors) local.push_back(mix(color, one.built));
+    }
+    const std::size_t count = pipelines + distinct(local) + distinct(link_colors_) +
+                              distinct(flow_colors_) + distinct(collective_colors_);
     if (count == before) break;
     before = count;
     paint_rest();
@@ -115,12 +119,15 @@ const std::vector<Color>& Symmetry::refine(Meetings meetings, const std::vector<
   return pipeline_colors_;
 }
 
-/// Between which devices the built pipeline sends, and whose paths decide its closed forms.
+/// Between which devices the built pipeline sends, and whose paths decide its closed forms. Flows
+/// of equal use are in the same transfers and collectives with the same bytes: they start together.
 void Symmetry::find_patterns(LocalClass& one) {
-  std::set<std::pair<DeviceId, DeviceId>> flows;
-  const auto add_flow = [&](DeviceId source, DeviceId destination) {
+  std::map<std::pair<DeviceId, DeviceId>, Color> flows;
+  const auto add_flow = [&](DeviceId source, DeviceId destination, Color use) {
     if (source == destination) return;
-    if (local(source, destination) || singleton(one.built)) flows.insert({source, destination});
+    if (!local(source, destination) && !singleton(one.built)) return;
+    Color& uses = flows.try_emplace({source, destination}, 5).first->second;
+    uses = mix(uses, use);
   };
   std::set<std::int32_t> transfers, shapes;
   std::set<std::pair<std::int32_t, std::int32_t>> inner;  // Set, op group or -1 - rank.
@@ -143,7 +150,7 @@ void Symmetry::find_patterns(LocalClass& one) {
   }
   for (const std::int32_t set : transfers) {
     for (const ir::Transfer& transfer : program.transfer_sets[set]) {
-      add_flow(transfer.source, transfer.destination);
+      add_flow(transfer.source, transfer.destination, mix(mix(6, set), transfer.bytes.value));
     }
   }
   for (const std::int32_t index : shapes) {
@@ -153,10 +160,12 @@ void Symmetry::find_patterns(LocalClass& one) {
       add_paths(group, shape.kind, one);
       for (const models::FlowEdge& edge :
            models::collective_flows(shape.kind, group, part.bytes, in_.path)) {
-        add_flow(edge.source, edge.destination);
+        add_flow(edge.source, edge.destination,
+                 mix(mix(mix(7, index), edge.bytes.value), edge.extra_latency.value));
       }
     }
   }
+  Color alone = 0;  // Where a collective repeats is not looked at: its flows are like no others.
   for (const auto& [set, rank] : inner) {
     for (const ir::InnerCollective& collective : program.inner_sets[set]) {
       for (const std::int32_t index : collective.groups) {
@@ -173,12 +182,24 @@ void Symmetry::find_patterns(LocalClass& one) {
         for (const models::FlowEdge& edge : models::collective_flows(
                  collective.kind, group, collective.bytes, in_.path, collective.bytes_per_peer)) {
           if (in_.members.of_device[edge.source].pipeline != one.built) continue;
-          add_flow(edge.source, edge.destination);
+          add_flow(edge.source, edge.destination, mix(8, alone++));
         }
       }
     }
   }
-  one.flows.assign(flows.begin(), flows.end());
+  for (const auto& [flow, uses] : flows) {
+    if (!in_.slices) {
+      one.uses.push_back(mix(9, static_cast<Color>(one.flows.size())));
+      one.flows.push_back(flow);
+      continue;
+    }
+    const models::Path path = in_.path(flow.first, flow.second);
+    Color color = mix(mix(uses, path.bandwidth.value), path.latency.value);
+    color = mix(color, static_cast<int>(path.kind));
+    one.flows.push_back(flow);
+    one.uses.push_back(
+        mix(color, static_cast<Color>(reinterpret_cast<std::uintptr_t>(path.calibration))));
+  }
 }
 
 /// The paths that decide a collective's closed form: of its rings, which may leave the group's
@@ -420,6 +441,15 @@ void Symmetry::place_on_links(Meetings meetings, const std::vector<Meeting>& kno
   }
   if (!all_meet_) {
     for (const auto& [link, a, b] : known) unite(find_place(link, a), find_place(link, b));
+    std::set<std::int32_t> steps;
+    for (const GlobalCollective& one : collectives_) steps.insert(one.step);
+    for_each_local([&](const LocalClass&, int member, std::size_t, std::size_t flow) {
+      if (in_.meeting.count(member) == 0) return;
+      for (const LinkId link : links_of(flow)) {
+        for (const std::int32_t step : steps)
+          unite(find_place(link, 0), find_place(link, 1 + step));
+      }
+    });
     for (std::int32_t& at : places_) at = root(at);
   }
   capacity_.assign(parents_.size(), 0);
@@ -436,6 +466,7 @@ void Symmetry::paint_fixed() {
   for (std::size_t p = 0; p < colors_.size(); ++p) {
     pipeline_colors_[p] = mix(colors_[p], local_fixed_[p]);
   }
+  for (LocalClass& one : classes_) one.colors = one.uses;
   collective_colors_ = collective_fixed_;
   flow_colors_.resize(edges_.size());
   for (std::size_t k = 0; k < collectives_.size(); ++k) {
@@ -455,8 +486,8 @@ void Symmetry::paint_links() {
       crossing_[at] += scrambled;
     }
   };
-  for_each_local([&](const LocalClass&, int member, std::size_t j, std::size_t flow) {
-    cross(flow, mix(pipeline_colors_[member], static_cast<Color>(j)));
+  for_each_local([&](const LocalClass& one, int member, std::size_t j, std::size_t flow) {
+    cross(flow, mix(pipeline_colors_[member], one.colors[j]));
   });
   for (std::size_t f = 0; f < flow_colors_.size(); ++f) cross(local_flows_ + f, flow_colors_[f]);
   link_colors_.resize(capacity_.size());
@@ -503,6 +534,7 @@ void Symmetry::paint_rest() {
     collectives[k] = mix(collectives[k], flows);
   }
   collective_colors_ = std::move(collectives);
+  paint_local_flows();
   std::vector<Color> own(pipeline_colors_.size(), 0);
   for_each_local([&](const LocalClass&, int member, std::size_t, std::size_t flow) {
     Color& color = own[member];
@@ -512,6 +544,18 @@ void Symmetry::paint_rest() {
   });
   for (std::size_t p = 0; p < pipeline_colors_.size(); ++p) {
     pipeline_colors_[p] = mix(mix(pipeline_colors_[p], own[p]), met[p]);
+  }
+}
+
+/// Those of the built pipeline speak for all: where the same flow of another one meets other links,
+/// their pipelines' colors differ.
+void Symmetry::paint_local_flows() {
+  for (LocalClass& one : classes_) {
+    for (std::size_t j = 0; j < one.flows.size(); ++j) {
+      for (const std::int32_t at : places_of(one.first_flow + j)) {
+        one.colors[j] = mix(one.colors[j], link_colors_[at]);
+      }
+    }
   }
 }
 
@@ -539,15 +583,22 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
   }
   // Classes of flows: those of local classes first.
   std::size_t routes = 0;
+  std::vector<std::size_t> first_of_route;
   for (LocalClass& one : classes_) {
-    one.first_route = routes;
-    routes += one.flows.size();
+    std::unordered_map<Color, std::int32_t> known;
+    one.routes.clear();
+    for (std::size_t j = 0; j < one.flows.size(); ++j) {
+      const auto [at, fresh] = known.try_emplace(one.colors[j], static_cast<std::int32_t>(routes));
+      one.routes.push_back(at->second);
+      if (!fresh) continue;
+      ++routes;
+      first_of_route.push_back(one.first_flow + j);
+    }
   }
   step_of_route_.assign(routes, -1);
   std::unordered_map<Color, std::int32_t> class_of_collective;
   std::unordered_map<Color, std::int32_t> route_of_flow;
   std::vector<std::int32_t> global_route(edges_.size());
-  std::vector<std::size_t> first_of_route(routes);
   std::vector<int> uses(collectives_.size(), 0);  // By class of collectives.
   out->class_of_collective.assign(in_.program.collectives.size(), -1);
   for (std::size_t k = 0; k < collectives_.size(); ++k) {
@@ -601,9 +652,8 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
       ++counts[static_cast<std::uint64_t>(route) << 32 | static_cast<std::uint32_t>(of)];
     }
   };
-  for_each_local([&](const LocalClass& one, int member, std::size_t j, std::size_t flow) {
-    count(flow, one.first_route + j);
-    if (member == one.built) first_of_route[one.first_route + j] = flow;
+  for_each_local([&](const LocalClass& one, int, std::size_t j, std::size_t flow) {
+    count(flow, one.routes[j]);
   });
   for (std::size_t f = 0; f < edges_.size(); ++f) {
     count(local_flows_ + f, global_route[f]);
@@ -625,16 +675,16 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
   for (const LocalClass& one : classes_) {
     for (std::size_t j = 0; j < one.flows.size(); ++j) {
       const auto& [source, destination] = one.flows[j];
-      const std::size_t route = one.first_route + j;
-      out->routes[route].latency = topology_.path(source, destination).latency;
-      out->route_of_pair[Folding::key(source, destination)] = static_cast<std::int32_t>(route);
+      const std::int32_t route = one.routes[j];
+      const bool first = first_of_route[route] == one.first_flow + j;
+      if (first) out->routes[route].latency = topology_.path(source, destination).latency;
+      out->route_of_pair[Folding::key(source, destination)] = first ? route : ~route;
     }
   }
   if (crossings) {
     out->crossed = whole_crossed_;
     for_each_local([&](const LocalClass& one, int, std::size_t j, std::size_t flow) {
-      out->crossings.push_back(
-          {static_cast<std::int32_t>(one.first_route + j), whole_route_begin_[flow]});
+      out->crossings.push_back({one.routes[j], whole_route_begin_[flow]});
     });
     for (std::size_t f = 0; f < edges_.size(); ++f) {
       out->crossings.push_back({global_route[f], whole_route_begin_[local_flows_ + f]});
@@ -689,11 +739,12 @@ bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
   };
   for (const auto& [route, step] : met) {
     for (const LocalClass& one : classes_) {
-      const std::size_t j = route - one.first_route;
-      if (as_size(route) < one.first_route || j >= one.flows.size()) continue;
-      for (std::size_t m = 0; m < one.members.size(); ++m) {
-        const std::size_t flow = one.first_flow + m * one.flows.size() + j;
-        for (const LinkId link : links_of(flow)) meet(link, 0, 1 + step);
+      for (std::size_t j = 0; j < one.flows.size(); ++j) {
+        if (one.routes[j] != route) continue;
+        for (std::size_t m = 0; m < one.members.size(); ++m) {
+          const std::size_t flow = one.first_flow + m * one.flows.size() + j;
+          for (const LinkId link : links_of(flow)) meet(link, 0, 1 + step);
+        }
       }
     }
   }

@@ -84,7 +84,11 @@ class Symmetry {
     const ir::Program& program;
     const models::PartialProgram& partial;
     InnerMode mode;
-    bool links;  ///< Bytes on links are asked for.
+    bool links;   ///< Bytes on links are asked for.
+    bool slices;  ///< Flows of one transfer may be of one class.
+    /// Pipelines whose flows are held to meet every step of synchronization from the first guess
+    /// on.
+    const std::set<int>& meeting;
   };
 
   /// `colors` are those of pipelines, as color_of() or an earlier refine() gave them; one of each
@@ -123,8 +127,10 @@ class Symmetry {
     std::vector<int> members;
     std::vector<std::pair<DeviceId, DeviceId>> flows;  ///< Of the built one.
     std::vector<std::pair<DeviceId, DeviceId>> paths;  ///< Whose times it takes without flows.
+    std::vector<Color> uses;     ///< By flow: in which transfers and collectives, with what bytes.
+    std::vector<Color> colors;   ///< By flow.
     std::size_t first_flow = 0;  ///< Of its first member; members follow one another.
-    std::size_t first_route = 0;
+    std::vector<std::int32_t> routes;  ///< By flow, once folded.
   };
   struct GlobalCollective {
     std::int32_t index = 0;  ///< In the program.
@@ -140,7 +146,7 @@ class Symmetry {
     std::unordered_map<Color, std::size_t> known;
     for (std::size_t p = 0; p < colors_.size(); ++p) {
       const auto [at, fresh] = known.try_emplace(colors_[p], classes_.size());
-      if (fresh) classes_.push_back({static_cast<int>(p), {}, {}, {}});
+      if (fresh) classes_.emplace_back().built = static_cast<int>(p);
       classes_[at->second].members.push_back(static_cast<int>(p));
       class_of_.push_back(at->second);
     }
@@ -179,6 +185,7 @@ class Symmetry {
   void leave_out_wide_links();
   std::uint32_t add_route(DeviceId source, DeviceId destination);
   Color path_color(DeviceId source, DeviceId destination) const;
+  void paint_local_flows();
   void place_on_links(Meetings meetings, const std::vector<Meeting>& known);
   std::int32_t place(LinkId link, std::int32_t family);
   std::int32_t find_place(LinkId link, std::int32_t family) const;

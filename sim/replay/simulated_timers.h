@@ -9,7 +9,8 @@
 
 namespace orrery::sim {
 
-/// Keeps references to all but the options. One per process.
+/// Keeps references to all but the options. One per process. Where plans may be renamed, slices are
+/// folded too: neither keeps the last bit of a time.
 class SimulatedTimers {
  public:
   SimulatedTimers(const models::Cluster& cluster, const models::Topology& topology,
@@ -22,9 +23,11 @@ class SimulatedTimers {
                      ? ""
                      : transfer_context(cluster, profile, simulator_.effective_config())),
         transfers_(cluster, topology, paths_, simulator_.engine(), cache, context_),
+        options_(with_slices(options, cache.rename)),
         iteration_context_(context_.empty() ? ""
-                                            : iteration_context(context_, workload, job, options)),
-        iterations_(simulator_, paths_, workload, job, profile, options, cache, iteration_context_),
+                                            : iteration_context(context_, workload, job, options_)),
+        iterations_(simulator_, paths_, workload, job, profile, options_, cache,
+                    iteration_context_),
         evaluator_(iterations_) {}
 
   IterationSimulator& simulator() { return simulator_; }
@@ -37,10 +40,16 @@ class SimulatedTimers {
   const CachedEvaluator& evaluator() const { return evaluator_; }
 
  private:
+  static IterationOptions with_slices(IterationOptions options, bool renames) {
+    if (renames && options.fold == FoldMode::automatic) options.fold = FoldMode::slices;
+    return options;
+  }
+
   TransferPaths paths_;
   IterationSimulator simulator_;
   std::string context_;
   FlowTransferTimer transfers_;
+  IterationOptions options_;
   std::string iteration_context_;
   SimulatedIterationTimer iterations_;
   CachedEvaluator evaluator_;
