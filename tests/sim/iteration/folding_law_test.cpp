@@ -38,6 +38,7 @@ struct Told {
   std::map<std::string, double> links;
   int simulated = 0;
   int settled = 0;
+  std::int64_t flows = 0;
 };
 
 Told run(const World& world, FoldMode fold) {
@@ -64,6 +65,7 @@ Told run(const World& world, FoldMode fold) {
     for (const ir::LinkUse& use : told.log.links) out["links"][use.link] = use.bytes.value;
     out["simulated"] = told.simulated_pipelines;
     out["settled"] = told.settled ? 1 : 0;
+    out["flows"] = told.work.flows;
     return out.dump();
   });
   if (const auto* failure = std::get_if<ChildFailure>(&result)) RC_FAIL(failure->message);
@@ -76,6 +78,7 @@ Told run(const World& world, FoldMode fold) {
   told.links = in["links"].get<std::map<std::string, double>>();
   told.simulated = in["simulated"];
   told.settled = in["settled"];
+  told.flows = in["flows"];
   return told;
 }
 
@@ -345,6 +348,45 @@ RC_GTEST_PROP(Folding, TakesWhatTheWholeProgramTakes, ()) {
   for (const auto& [link, bytes] : whole.links) {
     RC_ASSERT(same(folded.links.at(link), bytes, bytes));
   }
+}
+
+/// Two stages of four devices each, whose slices share a NIC.
+TEST(Folding, SlicesOfATransferAreOneFlow) {
+  World world;
+  world.workload =
+      models::build_workload(worlds::gpt(4, 1024, 16, 8192, 1024), 1024, ir::Dtype::bf16);
+  world.cluster = make_cluster({.nodes = 2,
+                                .gpus = 4,
+                                .nvlink = BytesPerSecond{20e9},
+                                .pcie = BytesPerSecond{3e9},
+                                .nic = BytesPerSecond{1e9},
+                                .latency = Seconds{1e-6},
+                                .nic_per_gpu = false});
+  world.job = make_job();
+  world.job.sequence_length = 1024;
+  world.plan.communication.activation_transfer = ir::ActivationTransfer::sliced;
+  ir::Pipeline pipeline;
+  pipeline.micro_batches = 8;
+  pipeline.micro_batch_size = 1;
+  const int blocks = static_cast<int>(world.workload.size());
+  for (int stage = 0; stage < 2; ++stage) {
+    ir::Segment segment;
+    segment.first_block = {stage * blocks / 2};
+    segment.last_block = {(stage + 1) * blocks / 2 - 1};
+    ir::Group group;
+    group.tensor_parallel = 4;
+    for (int device = 0; device < 4; ++device) group.devices.push_back({4 * stage + device});
+    segment.groups = {group};
+    pipeline.stages.push_back({{segment}});
+  }
+  world.plan.pipelines = {pipeline};
+  world.job.global_batch = ir::global_batch(world.plan);
+  const Told whole = run(world, FoldMode::off);
+  const Told folded = run(world, FoldMode::slices);
+  EXPECT_EQ(run(world, FoldMode::automatic).flows, whole.flows);
+  EXPECT_EQ(4 * folded.flows, whole.flows);
+  EXPECT_NEAR(folded.time, whole.time, kExact * whole.time);
+  EXPECT_EQ(folded.links, whole.links);
 }
 
 }  // namespace
