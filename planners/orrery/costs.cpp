@@ -305,22 +305,28 @@ DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const DraftPipeline& pi
   const models::ScheduleEntry& schedule = models::schedule_entry(draft.schedule);
   const models::ScheduleQuery query = {static_cast<int>(stages), static_cast<int>(stage),
                                        pipeline.micro_batches, chunks};
-  const std::pair key{
-      Packed()
-          .add(single ? group_class(own.groups[0]) : 0, 24)
-          .add(place, 2)
-          .add(layers, 10)
-          .add(own.groups[0].samples, 8)
-          .add(static_cast<int>(draft.schedule), 2)
-          .key(),
-      Packed()
-          .add(schedule.in_flight(query), 16)
-          .add(schedule.splits_backward() ? schedule.weights_postponed(query) : 0, 16)
-          .add(draft.zero.stage, 2)
-          .add(draft.zero.shard_group, 10)
-          .add(draft.zero.stage > 0 ? replicas : 1, 16)
-          .key()};
-  const bool cached = single && uniform_ && chunks == 1;
+  Packed held;  // What decides how much is in flight.
+  if (chunks == 1) {
+    held.add(schedule.in_flight(query), 16)
+        .add(schedule.splits_backward() ? schedule.weights_postponed(query) : 0, 16);
+  } else {
+    held.add(query.stage, 8).add(query.stages, 8).add(query.micro_batches, 12).add(chunks, 4);
+  }
+  const std::pair key{Packed()
+                          .add(single ? group_class(own.groups[0]) : 0, 24)
+                          .add(place, 2)
+                          .add(layers, 10)
+                          .add(own.groups[0].samples, 8)
+                          .add(static_cast<int>(draft.schedule), 2)
+                          .add(chunks > 1 ? 1 : 0, 1)
+                          .key(),
+                      held.add(draft.zero.stage, 2)
+                          .add(draft.zero.shard_group, 10)
+                          .add(draft.zero.stage > 0 ? replicas : 1, 16)
+                          .key()};
+  const bool cached =
+      single && uniform_ &&
+      (chunks == 1 || (stages < 256 && pipeline.micro_batches < 4096 && chunks < 16));
   if (cached) {
     if (const auto found = fits_.find(key); found != fits_.end()) return found->second;
   }

@@ -1,8 +1,8 @@
 /// What an iteration of a draft takes by a model of the simulator that costs microseconds: the same
 /// prices of blocks and collectives and the same order of passes, with each pipeline run event by
-/// event by itself. Of links that several pipelines use, those that run in step share them at the
-/// same moments, the others on average. It decides which
-/// drafts are worth a simulation, and nothing else: what counts is the evaluator's time.
+/// event by itself. Of a link that several pipelines use, those that run in step take their shares
+/// at the same moments, the others on average. It decides which drafts are worth a simulation, and
+/// nothing else: what counts is the evaluator's time.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -1,7 +1,12 @@
 #include "planners/orrery/draft.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <set>
+
+#include "models/ir/names.h"
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
@@ -125,6 +130,82 @@ std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input) {
     }
   }
   return draft;
+}
+
+std::string differences(const Draft& before, const Draft& after) {
+  std::vector<std::string> found;
+  const auto compare = [&](const auto& words) {
+    const std::string old = words(before), now = words(after);
+    if (old != now) found.push_back(fmt::format("{} instead of {}", now, old));
+  };
+  const auto range = [](const Draft& draft, const char* one, const char* several,
+                        const auto& number) {
+    std::set<int> numbers;
+    for (const DraftPipeline& pipeline : draft.pipelines) number(pipeline, numbers);
+    const int least = *numbers.begin(), most = *numbers.rbegin();
+    return least == most ? fmt::format("{} {}", most, most == 1 ? one : several)
+                         : fmt::format("{} to {} {}", least, most, several);
+  };
+  const auto layers = [](const Draft& draft, int DraftChunk::*kind) {
+    int sum = 0;
+    for (const DraftPipeline& pipeline : draft.pipelines) {
+      for (const DraftStage& stage : pipeline.stages) {
+        for (const DraftChunk& chunk : stage.chunks) sum += chunk.*kind;
+      }
+    }
+    return sum;
+  };
+  const auto recomputed = [&](const Draft& draft) {
+    return layers(draft, &DraftChunk::full) + layers(draft, &DraftChunk::selective);
+  };
+  compare([](const Draft& d) {
+    return d.virtual_stages > 1
+               ? fmt::format("{} of {} chunks", ir::name_of(d.schedule), d.virtual_stages)
+               : std::string(ir::name_of(d.schedule));
+  });
+  compare([](const Draft& d) {
+    return fmt::format("{} pipeline{}", d.pipelines.size(), d.pipelines.size() == 1 ? "" : "s");
+  });
+  compare([&](const Draft& d) {
+    return range(d, "stage", "stages", [](const DraftPipeline& p, std::set<int>& out) {
+      out.insert(static_cast<int>(p.stages.size()));
+    });
+  });
+  compare([](const Draft& d) {
+    std::set<int> degrees;
+    for (const DraftPipeline& pipeline : d.pipelines) {
+      for (const DraftStage& stage : pipeline.stages) {
+        for (const DraftGroup& group : stage.groups) degrees.insert(group.degree());
+      }
+    }
+    return fmt::format("TP {}", fmt::join(degrees, ", "));
+  });
+  compare([&](const Draft& d) {
+    return "micro-batches of " +
+           range(d, "sample", "samples", [](const DraftPipeline& p, std::set<int>& out) {
+             out.insert(p.micro_batch_size);
+           });
+  });
+  compare([](const Draft& d) { return fmt::format("ZeRO-{}", d.zero.stage); });
+  compare([](const Draft& d) { return fmt::format("{} GPUs", devices_of(d).size()); });
+  if (recomputed(before) * layers(after, &DraftChunk::layers) !=
+      recomputed(after) * layers(before, &DraftChunk::layers)) {
+    compare([&](const Draft& d) {
+      return fmt::format("{:.0f} % of the layers recomputed",
+                         100.0 * recomputed(d) / layers(d, &DraftChunk::layers));
+    });
+  }
+  if (before.overlap != after.overlap) {
+    found.push_back(after.overlap ? "gradients sent during the backward pass"
+                                  : "gradients sent after the backward pass");
+  }
+  if (before.transfer != after.transfer) {
+    found.push_back(after.transfer == ir::ActivationTransfer::sliced
+                        ? "activations sent in slices"
+                        : "activations sent by one GPU of each group");
+  }
+  if (found.empty()) found.push_back("other layers, batches or places");
+  return fmt::format("{}", fmt::join(found, ", "));
 }
 
 std::vector<DeviceId> devices_of(const Draft& draft) {

@@ -69,6 +69,9 @@ ir::Plan plan_of(const Draft& draft, const PlannerInput& input);
 /// to segment.
 std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input);
 
+/// What the second does otherwise, in words: "8 stages instead of 5, ZeRO-1 instead of ZeRO-0".
+std::string differences(const Draft& before, const Draft& after);
+
 /// Devices that the draft uses, ascending.
 std::vector<DeviceId> devices_of(const Draft& draft);
 

@@ -450,30 +450,29 @@ void OrrerySearch::climb() {
   }
 }
 
-/// From the seed to the best plan: what each step gained.
-std::string OrrerySearch::story() const {
+/// From the seed to the best plan: what the steps gained that gained most.
+std::vector<std::string> OrrerySearch::story() const {
   std::vector<int> line;
   for (int i = elite_.front(); i >= 0; i = judged_[i].parent) line.push_back(i);
   std::reverse(line.begin(), line.end());
   const Judged& seed = judged_[line.front()];
-  std::map<std::string, double> gained;
+  struct Step {
+    double gained;
+    std::string what;
+  };
+  std::vector<Step> steps;
   for (std::size_t i = 1; i < line.size(); ++i) {
     const Judged &before = judged_[line[i - 1]], &after = judged_[line[i]];
-    gained[after.what] += before.seconds - after.seconds;
+    steps.push_back({before.seconds - after.seconds, differences(*before.draft, *after.draft)});
   }
-  std::vector<std::pair<std::string, double>> order(gained.begin(), gained.end());
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  if (order.size() > 6) order.resize(6);
-  std::vector<std::string> parts;
-  for (const auto& [what, seconds] : order) {
-    parts.push_back(fmt::format("{} {:+.3g} s", what, -seconds));
-  }
-  std::string text = fmt::format("began with the {}: {:.4g} s", seed.what, seed.seconds);
-  if (!parts.empty()) {
-    text += line.size() == 2 ? fmt::format("; one step: {}", parts.front())
-                             : fmt::format("; {} steps, of which gained most: {}", line.size() - 1,
-                                           fmt::join(parts, ", "));
+  constexpr std::size_t kTold = 4;
+  std::stable_sort(steps.begin(), steps.end(),
+                   [](const Step& a, const Step& b) { return a.gained > b.gained; });
+  std::vector<std::string> text = {fmt::format(
+      "began with the {}: {:.4g} s; {} step{} from there{}", seed.what, seed.seconds, steps.size(),
+      steps.size() == 1 ? "" : "s", steps.size() > kTold ? ", of which gained most" : "")};
+  for (std::size_t i = 0; i < std::min(kTold, steps.size()); ++i) {
+    text.push_back(fmt::format("{:+.3g} s: {}", -steps[i].gained, steps[i].what));
   }
   return text;
 }
@@ -502,7 +501,7 @@ PlannerResult OrrerySearch::finish() {
                                   Seconds{other.preview == kNever ? other.seconds : other.preview},
                                   Seconds{other.seconds}});
   }
-  report_.notes.push_back(story());
+  report_.notes = story();
   report_.notes.push_back(fmt::format(
       "lower bound {:.4g} s ({}): no plan of the job is faster; this one is {:.1f} % above it",
       bound_.seconds.value, bound_.what, 100 * (best.seconds / bound_.seconds.value - 1)));

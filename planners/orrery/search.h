@@ -113,7 +113,7 @@ class OrrerySearch {
   /// as two that were (most often the same with devices of a kind exchanged).
   bool known(const Draft& draft, const DraftCosts::View& view) const;
   PlannerResult finish();
-  std::string story() const;
+  std::vector<std::string> story() const;
   double value_of(const models::Evaluation& evaluation) const;
 
   const PlannerInput& input_;

@@ -246,5 +246,30 @@ TEST(OrreryDraft, OfAPlanIsThePlan) {
   EXPECT_GE(drafted, 5);
 }
 
+TEST(OrreryDraft, DifferencesAreSaidInWords) {
+  Draft before;
+  DraftPipeline pipeline;
+  pipeline.micro_batches = 8;
+  DraftStage stage;
+  stage.groups = {{{DeviceId{0}, DeviceId{1}}, 1}};
+  stage.chunks = {{8, 8, 0}};
+  pipeline.stages = {stage};
+  stage.groups = {{{DeviceId{2}, DeviceId{3}}, 1}};
+  pipeline.stages.push_back(stage);
+  before.pipelines = {pipeline};
+  EXPECT_EQ(differences(before, before), "other layers, batches or places");
+  Draft after = before;
+  after.zero.stage = 1;
+  after.overlap = true;
+  after.pipelines[0].micro_batch_size = 2;
+  after.pipelines[0].stages.pop_back();
+  after.pipelines[0].stages[0].chunks = {{16, 4, 0}};
+  EXPECT_EQ(differences(before, after),
+            "1 stage instead of 2 stages, micro-batches of 2 samples instead of micro-batches of 1 "
+            "sample, ZeRO-1 instead of ZeRO-0, 2 GPUs instead of 4 GPUs, 25 % of the layers "
+            "recomputed instead of 100 % of the layers recomputed, gradients sent during the "
+            "backward pass");
+}
+
 }  // namespace
 }  // namespace orrery::planners::orrery_test
