@@ -93,6 +93,23 @@ std::vector<RunTask> make_tasks(const PlanSettings& args, config::Diagnostics& d
   return tasks;
 }
 
+/// The settings of robust_plan() in those of plan().
+RobustSettings robust_settings(const PlanSettings& settings, config::Diagnostics& diagnostics) {
+  if (settings.timeline) {
+    diagnostics.add(at_setting("timeline"), "does not go with --robust",
+                    "--output writes the plan, and orrery simulate its timeline");
+  }
+  RobustSettings out;
+  out.job = settings.job;
+  out.judge = settings.judge;
+  if (!settings.planners.empty()) out.planners = settings.planners;
+  out.options = settings.options;
+  out.work_budget = settings.work_budget;
+  out.choices = settings.robust;
+  out.output = settings.output;
+  return out;
+}
+
 /// The report with the shortest simulated time, among those that fit if any does.
 const RunReport* best_of(const std::vector<RunReport>& reports) {
   const RunReport* best = nullptr;
@@ -156,9 +173,9 @@ void write_outputs(const PlanSettings& settings, const RunTask& task, const RunR
 }  // namespace
 
 void describe(config::Visitor& v, PlanSettings& settings) {
-  v.required("planner", settings.planners,
+  v.optional("planner", settings.planners,
              "name, comma-separated names, or all; of several each has 8 plans judged (-o "
-             "evaluate_top=N: another number)",
+             "evaluate_top=N: another number); needed, but with --robust: orrery",
              {.letter = 'p', .commas = true});
   v.optional("option", settings.options,
              "NAME=VALUE: knob of the planner (orrery list planners NAME); may be repeated",
@@ -170,6 +187,8 @@ void describe(config::Visitor& v, PlanSettings& settings) {
              {.letter = 't'});
   describe(v, settings.job);
   describe(v, settings.judge);
+  v.section("Robust planning");
+  describe(v, settings.robust);
   if (settings.work_budget) v.at_least("work_budget", *settings.work_budget, std::int64_t{1});
 }
 
@@ -179,9 +198,11 @@ void describe(config::Visitor& v, PlanResult& result) {
   v.required("model", result.model, "its name");
   v.optional("best", result.best, "planner with the shortest simulated time");
   v.required("planners", result.planners, "what each came to");
+  v.optional("robust", result.robust, "with --robust: plan, policy, interval and spares together");
 }
 
 int exit_status(const PlanResult& result) {
+  if (result.robust) return exit_status(*result.robust);
   if (result.interrupted) return kInterrupted;
   return result.best ? 0 : 1;
 }
@@ -193,6 +214,14 @@ const RunReport* PlanResult::best_report() const {
 }
 
 PlanResult plan(const PlanSettings& settings, const Call& call, config::Diagnostics problems) {
+  if (settings.robust.trace) {
+    const RobustSettings choice = robust_settings(settings, problems);
+    PlanResult result;
+    result.robust = robust_plan(choice, call, std::move(problems));
+    result.cluster = result.robust->cluster;
+    result.model = result.robust->model;
+    return result;
+  }
   const std::vector<RunTask> tasks = make_tasks(settings, problems);
   probe_outputs(outputs_of(settings));
   PlanResult result;

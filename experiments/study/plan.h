@@ -9,6 +9,7 @@
 #include "experiments/study/call.h"
 #include "experiments/study/execute.h"
 #include "experiments/study/inputs.h"
+#include "experiments/study/robust_plan.h"
 
 namespace orrery::experiments {
 
@@ -24,6 +25,8 @@ struct PlanSettings {
   std::optional<std::int64_t> work_budget;
   Text output;
   Text timeline;
+  /// With a trace: the plan is chosen together with how it recovers (robust_plan.h).
+  RobustChoices robust{.trace_key = "robust"};
 };
 void describe(config::Visitor& v, PlanSettings& settings);
 
@@ -31,9 +34,10 @@ struct PlanResult {
   std::string cluster;
   std::string model;
   std::optional<std::string> best;  ///< Planner with the shortest simulated time; none: no plan.
-  std::vector<RunReport> planners;  ///< As asked for.
-  LoadedRun inputs;                 ///< What all plans are for; not described.
-  bool interrupted = false;         ///< These are the best plans so far; not described.
+  std::vector<RunReport> planners;  ///< As asked for; empty with `robust`.
+  std::optional<RobustResult> robust;
+  LoadedRun inputs;          ///< What all plans are for; not described.
+  bool interrupted = false;  ///< These are the best plans so far; not described.
   const RunReport* best_report() const;
 };
 void describe(config::Visitor& v, PlanResult& result);

@@ -21,6 +21,7 @@
 #include "models/base/hash.h"
 #include "models/interfaces/answer_bytes.h"
 #include "models/spec/topology.h"
+#include "planners/catalog.h"
 #include "planners/recovery/catalog.h"
 #include "sim/replay/replay.h"
 #include "sim/replay/simulated_timers.h"
@@ -73,8 +74,14 @@ bool interrupts(const models::JobState& state, std::span<const ir::ClusterEvent>
 class TimedPolicy final : public models::RecoveryPolicy {
  public:
   TimedPolicy(const models::RecoveryPolicy& policy, const sim::SimulatedTimers& timers,
-              const models::Cluster& cluster, planners::InterruptionsSeen& seen, double& seconds)
-      : policy_(policy), timers_(timers), cluster_(cluster), seen_(seen), seconds_(seconds) {}
+              const models::Cluster& cluster, planners::InterruptionsSeen& seen, double& seconds,
+              std::vector<CheckpointTaken>& first_levels)
+      : policy_(policy),
+        timers_(timers),
+        cluster_(cluster),
+        seen_(seen),
+        seconds_(seconds),
+        first_levels_(first_levels) {}
   std::string name() const override { return policy_.name(); }
   std::variant<models::PlanPointer, models::Infeasible> first_plan(
       const std::vector<DeviceId>& live) const override {
@@ -84,7 +91,14 @@ class TimedPolicy final : public models::RecoveryPolicy {
   std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
                                                    Seconds iteration_time) const override {
     const Watch watch(*this);
-    return policy_.checkpoints(plan, iteration_time);
+    std::vector<models::CheckpointLevel> levels = policy_.checkpoints(plan, iteration_time);
+    if (first_levels_.empty()) {
+      for (const models::CheckpointLevel& level : levels) {
+        first_levels_.push_back(
+            {level.location, static_cast<double>(level.every) * iteration_time});
+      }
+    }
+    return levels;
   }
   models::RecoveryDecision on_events(const models::JobState& state,
                                      std::span<const ir::ClusterEvent> events) const override {
@@ -116,6 +130,7 @@ class TimedPolicy final : public models::RecoveryPolicy {
   const models::Cluster& cluster_;
   planners::InterruptionsSeen& seen_;
   double& seconds_;
+  std::vector<CheckpointTaken>& first_levels_;
 };
 
 /// Searches of policies, remembered in the store of answers beside the iterations that they ask
@@ -235,6 +250,39 @@ LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& fold
   return loaded;
 }
 
+LoadedReplayCase with_plan(LoadedReplayCase loaded, ir::Plan plan) {
+  loaded.hashes.plan = models::plan_hash(plan);
+  loaded.plan = std::move(plan);
+  if (!loaded.spec.expected_mtbf) {
+    loaded.interruptions = loaded.traces.interruptions(share_in_use(loaded));
+  }
+  return loaded;
+}
+
+Identity replay_identity(const LoadedReplayCase& loaded, ReplayRun run) {
+  run.policy.value.label.clear();
+  run.policy.value.options = all_options(with_measured_phases(run.policy.value, loaded.profile));
+  Identity identity{config::to_value(run),
+                    {{"cluster", loaded.hashes.cluster},
+                     {"workload", loaded.hashes.workload},
+                     {"trace", loaded.hashes.trace},
+                     {"plan", loaded.hashes.plan},
+                     {"profile", loaded.hashes.profile}}};
+  identity.settings.append(
+      "expected_interruptions",
+      to_map({{"per_second", fmt::format("{}", loaded.interruptions.per_second)},
+              {"source", loaded.interruptions.source}}));
+  return identity;
+}
+
+bool is_repeatable(const ReplayRun& run) {
+  const auto& options = run.policy.value.options;
+  return run.how.planning_time == PlanningTime::fixed &&
+         !planners::names_python(run.policy.value.name) &&
+         std::none_of(options.begin(), options.end(),
+                      [](const auto& option) { return planners::names_python(option.second); });
+}
+
 ReplayPolicy with_measured_phases(const ReplayPolicy& policy, const ir::Profile& profile) {
   ReplayPolicy out = policy;
   const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
@@ -295,7 +343,8 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
     return outcome;
   }
   const auto& chosen = *std::get<std::unique_ptr<models::RecoveryPolicy>>(made);
-  const TimedPolicy timed(chosen, timers, loaded.cluster, *seen, outcome.seconds.planning);
+  const TimedPolicy timed(chosen, timers, loaded.cluster, *seen, outcome.seconds.planning,
+                          outcome.checkpoints);
   const Nanoseconds horizon =
       loaded.spec.horizon ? to_nanoseconds(*loaded.spec.horizon) : trace.horizon;
   outcome.result = sim::replay(

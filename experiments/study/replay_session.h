@@ -10,6 +10,7 @@
 
 #include "experiments/study/replay_settings.h"
 #include "experiments/study/replay_traces.h"
+#include "experiments/study/summary.h"
 #include "experiments/study/task.h"
 #include "models/config/diagnostics.h"
 #include "models/interfaces/answer_store.h"
@@ -30,10 +31,17 @@ struct ReplayWork {
   std::int64_t asked = 0;      ///< Iteration times that were asked for.
 };
 
+/// A level of checkpoints that the policy asked for with its first plan.
+struct CheckpointTaken {
+  ir::Location location = ir::Location::cloud;
+  Seconds every;
+};
+
 struct ReplayOutcome {
   std::optional<models::Infeasible> infeasible;  ///< Why the policy cannot run here.
   sim::ReplayResult result;                      ///< Meaningful without `infeasible`.
   ReplayWork work;
+  std::vector<CheckpointTaken> checkpoints;
   RunSeconds seconds;
   std::vector<std::pair<std::string, std::string>> simgrid;  ///< Version and options.
   std::vector<std::string> profile_entries;  ///< As RunOutcome's, and measured phases.
@@ -64,6 +72,16 @@ struct LoadedReplayCase {
 /// none.
 LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& folder,
                                   const models::Library& library, config::Diagnostics& diagnostics);
+
+/// The case with this plan to begin with; it is valid on the cluster.
+LoadedReplayCase with_plan(LoadedReplayCase loaded, ir::Plan plan);
+
+/// Everything that the result of a replay depends on: neither the names of case and policy, nor
+/// options that are left out because they have their defaults.
+Identity replay_identity(const LoadedReplayCase& loaded, ReplayRun run);
+
+/// Neither a clock nor a class of Python has a say in the result.
+bool is_repeatable(const ReplayRun& run);
 
 /// The policy's options, defaults included, sorted by name.
 std::map<std::string, std::string> all_options(const ReplayPolicy& policy);

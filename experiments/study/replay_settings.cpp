@@ -34,6 +34,9 @@ config::Position position_of(const ReplayPolicy& policy, const std::string& opti
 
 }  // namespace
 
+std::vector<std::pair<TraceStart, const char*>> enum_names(TraceStart) {
+  return {{TraceStart::file, "file"}, {TraceStart::seed, "seed"}};
+}
 std::vector<std::pair<PlanningTime, const char*>> enum_names(PlanningTime) {
   return {{PlanningTime::fixed, "fixed"}, {PlanningTime::measured, "measured"}};
 }
@@ -64,11 +67,17 @@ void describe(config::Visitor& v, ReplayTrace& trace) {
   v.optional("generator", trace.generator, "instead of a file");
   v.optional("settings", trace.settings, "of the generator, or of the reader of the format");
   v.optional("repeat", trace.repeat, "a file that ends before the horizon starts again");
+  v.optional(
+      "start", trace.start,
+      "where in a file a replay begins: with the file (default), or at a time drawn from the "
+      "seed, so that each seed sees another stretch of it");
   if (!v.reading() || !v.good()) return;
   if (trace.file.has_value() == trace.generator.has_value()) {
     v.problem("", "a trace has either `file` or `generator`");
   } else if (trace.format && !trace.file) {
     v.problem("format", "`format` is for files");
+  } else if (trace.start && !trace.file) {
+    v.problem("start", "`start` is for files");
   }
 }
 

@@ -24,13 +24,20 @@ struct ReplayPolicy {
   const std::string& shown() const { return label.empty() ? name : label; }
 };
 
+/// Where in a trace file a replay begins.
+enum class TraceStart {
+  file,  ///< With the file.
+  seed,  ///< Somewhere in it, drawn from the seed: a file then gives as many traces as it has room.
+};
+
 /// A file, or a generator (traces/generate/generate.h) with its settings.
 struct ReplayTrace {
   std::optional<config::Located<std::string>> file;  ///< $ORRERY_DATA at its start is replaced.
   std::optional<std::string> format;                 ///< Of the file; none: our own.
   std::optional<config::Located<std::string>> generator;
-  config::Value settings;  ///< Of the generator, or of the reader of the format.
-  bool repeat = false;     ///< A file that ends before the horizon starts again.
+  config::Value settings;           ///< Of the generator, or of the reader of the format.
+  bool repeat = false;              ///< A file that ends before the horizon starts again.
+  std::optional<TraceStart> start;  ///< Of a file; none: with the file.
 };
 
 /// What is replayed, whatever the policy.
@@ -67,6 +74,7 @@ struct ReplayRun {
   ReplayOptions how;
 };
 
+std::vector<std::pair<TraceStart, const char*>> enum_names(TraceStart);
 std::vector<std::pair<PlanningTime, const char*>> enum_names(PlanningTime);
 std::vector<std::pair<BackgroundTransfers, const char*>> enum_names(BackgroundTransfers);
 std::vector<std::pair<Prices, const char*>> enum_names(Prices);

@@ -169,24 +169,6 @@ std::vector<std::string> replay_columns(const Study& study) {
   return columns;
 }
 
-/// Everything that the result of a run depends on: neither the names of case and policy, nor
-/// options that are left out because they have their defaults.
-Identity identity_of(const LoadedReplayCase& loaded, ReplayRun run) {
-  run.policy.value.label.clear();
-  run.policy.value.options = all_options(with_measured_phases(run.policy.value, loaded.profile));
-  Identity identity{config::to_value(run),
-                    {{"cluster", loaded.hashes.cluster},
-                     {"workload", loaded.hashes.workload},
-                     {"trace", loaded.hashes.trace},
-                     {"plan", loaded.hashes.plan},
-                     {"profile", loaded.hashes.profile}}};
-  identity.settings.append(
-      "expected_interruptions",
-      to_map({{"per_second", fmt::format("{}", loaded.interruptions.per_second)},
-              {"source", loaded.interruptions.source}}));
-  return identity;
-}
-
 /// effective.yaml, profile_entries.txt, points.csv, interruptions.csv and summary.json.
 RunSeconds fill_replay(const std::string& folder, const LoadedReplayCase& loaded,
                        const ReplayRun& run, const Identity& identity,
@@ -207,15 +189,6 @@ RunSeconds fill_replay(const std::string& folder, const LoadedReplayCase& loaded
   summary["iterations_asked"] = outcome.work.asked;
   write_text_file(folder + "/summary.json", summary_text(summary));
   return outcome.seconds;
-}
-
-/// Neither a clock nor a class of Python has a say.
-bool is_repeatable(const ReplayRun& run) {
-  const auto& options = run.policy.value.options;
-  return run.how.planning_time == PlanningTime::fixed &&
-         !planners::names_python(run.policy.value.name) &&
-         std::none_of(options.begin(), options.end(),
-                      [](const auto& option) { return planners::names_python(option.second); });
 }
 
 std::string replay_in_words(const ReplayRun& run, const Point& point) {
@@ -282,7 +255,7 @@ TaskList replay_tasks(const Study& study, std::vector<Point> points, const model
     }
     distinct.take(found);
     if (loaded == nullptr || !found.empty()) continue;
-    const Identity identity = identity_of(*loaded, run);
+    const Identity identity = replay_identity(*loaded, run);
     Task task{point,
               identity.hash(),
               replay_in_words(run, point),

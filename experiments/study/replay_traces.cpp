@@ -10,6 +10,7 @@
 #include "experiments/study/files.h"
 #include "models/base/check.h"
 #include "models/base/hash.h"
+#include "models/base/rng.h"
 #include "models/config/document.h"
 #include "models/spec/library.h"
 #include "traces/bind.h"
@@ -18,6 +19,7 @@
 #include "traces/import/import.h"
 #include "traces/rate.h"
 #include "traces/repeat.h"
+#include "traces/window.h"
 
 namespace orrery::experiments {
 namespace {
@@ -178,8 +180,16 @@ void TraceSource::set_file(const ReplayTrace& spec, const std::string& folder,
   hash_ = content_hash(content);
   if (!read) return;
   const std::size_t before = diagnostics.problems().size();
-  if (spec.repeat && horizon_.count > read->horizon.count && read->horizon.count >= kSecond) {
-    const double events = traces::repeated_events(*read, horizon_);
+  windows_ = spec.start == TraceStart::seed;
+  if (windows_ && horizon_.count == 0) {
+    diagnostics.add(spec.file->at, "to begin anywhere in a file needs a horizon",
+                    "as in `horizon: 6 h` beside `trace`");
+    return;
+  }
+  // A window may begin anywhere in a file that starts again.
+  const Nanoseconds needed = windows_ ? read->horizon + horizon_ : horizon_;
+  if (spec.repeat && needed.count > read->horizon.count && read->horizon.count >= kSecond) {
+    const double events = traces::repeated_events(*read, needed);
     if (events > static_cast<double>(traces::kMostEvents)) {
       diagnostics.add(spec.file->at,
                       fmt::format("repeated until the horizon the trace has {:.3g} events, at most "
@@ -188,7 +198,7 @@ void TraceSource::set_file(const ReplayTrace& spec, const std::string& folder,
                       "a shorter horizon");
       return;
     }
-    read = traces::repeat(*read, horizon_);
+    read = traces::repeat(*read, needed);
   }
   if (horizon_.count == 0 && read->horizon.count <= 0) {
     diagnostics.add(spec.file->at, "the trace has no horizon", "a line `# horizon: 24 h` in it");
@@ -233,6 +243,10 @@ void TraceSource::set_generator(const ReplayTrace& spec, const std::string& fold
 
 traces::Trace TraceSource::trace(std::uint64_t seed) const {
   ORRERY_CHECK(file_ || generator_, "a trace that was not loaded");
+  if (file_ && windows_) {
+    const std::int64_t room = file_->horizon.count - horizon_.count;
+    return traces::window(*file_, Instant{Rng(seed).integer(0, room)}, horizon_);
+  }
   if (file_) return *file_;
   return traces::generate(generator_->generator, generator_->nodes, horizon_, seed);
 }

@@ -32,8 +32,11 @@ class TraceSource {
   const std::string& hash() const { return hash_; }
   /// "llama3", "p3-trace.csv".
   const std::string& name() const { return name_; }
-  /// With the cluster's nodes, until the case's horizon. A generator draws from the seed.
+  /// With the cluster's nodes, until the case's horizon. A generator draws from the seed, and so
+  /// does the start of a window of a file.
   traces::Trace trace(std::uint64_t seed) const;
+  /// Different seeds give different traces.
+  bool varies() const { return generator_ != nullptr || windows_; }
   /// A generator's rate, the same for all seeds; `in_use`: share of the cluster's devices. A file
   /// names none: unknown, as before it is loaded.
   ExpectedInterruptions interruptions(double in_use) const;
@@ -50,6 +53,7 @@ class TraceSource {
   std::string name_;
   Nanoseconds horizon_;  ///< 0: the trace's.
   std::optional<traces::Trace> file_;
+  bool windows_ = false;  ///< TraceStart::seed.
   std::shared_ptr<const Generator> generator_;
 };
 

@@ -70,27 +70,36 @@ std::string run_child(const std::string& name, const std::function<std::string()
                  sim::ForkedRun([&work, parent = getpid()] { return deliver(parent, work); }));
 }
 
+void run_children(std::size_t count, const std::function<std::string(std::size_t)>& name,
+                  const std::function<std::string(std::size_t)>& work,
+                  const std::function<void(std::size_t, const std::string&)>& take) {
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  std::deque<sim::ForkedRun> children;
+  for (std::size_t started = 0, done = 0; done < count; ++done) {
+    for (; started < count && children.size() < cores; ++started) {
+      children.emplace_back([&work, started, parent = getpid()] {
+        return deliver(parent, [&work, started] { return work(started); });
+      });
+    }
+    const std::string bytes = receive(name(done), std::move(children.front()));
+    children.pop_front();
+    take(done, bytes);
+  }
+}
+
 std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& call,
                                  const models::AnswerStore* answers) {
   const bool searches = std::any_of(tasks.begin(), tasks.end(), [](const RunTask& task) {
     return task.run.spec.planner.has_value();
   });
   const Cancellation::Listener listener(call.cancellation, searches);
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  std::deque<sim::ForkedRun> children;
   std::vector<RunReport> reports;
-  for (std::size_t started = 0; reports.size() < tasks.size();) {
-    for (; started < tasks.size() && children.size() < cores; ++started) {
-      const RunTask& task = tasks[started];
-      children.emplace_back([&task, &call, answers, parent = getpid()] {
-        return deliver(parent, [&] { return carry_out(task, call.cancellation, answers); });
+  run_children(
+      tasks.size(), [&](std::size_t i) { return tasks[i].name; },
+      [&](std::size_t i) { return carry_out(tasks[i], call.cancellation, answers); },
+      [&](std::size_t i, const std::string& bytes) {
+        reports.push_back(delivered<RunReport>(bytes, tasks[i].name));
       });
-    }
-    const std::string& name = tasks[reports.size()].name;
-    const std::string bytes = receive(name, std::move(children.front()));
-    children.pop_front();
-    reports.push_back(delivered<RunReport>(bytes, name));
-  }
   return reports;
 }
 

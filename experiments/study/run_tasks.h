@@ -1,5 +1,6 @@
 /// Runs in forked children: one simulator a process, as many at once as there are cores.
 #pragma once
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -39,6 +40,13 @@ T run_in_child(const std::string& name, const std::function<T()>& work) {
   const std::string bytes = run_child(name, [&work] { return config::dump<T>(work()); });
   return delivered<T>(bytes, name);
 }
+
+/// What `work(i)` returns in forked children for each i below `count`, as many at once as there are
+/// cores; `take` hears it in order. `name(i)` is for messages. Throws as run_child(); children that
+/// still run are killed then.
+void run_children(std::size_t count, const std::function<std::string(std::size_t)>& name,
+                  const std::function<std::string(std::size_t)>& work,
+                  const std::function<void(std::size_t, const std::string&)>& take);
 
 /// Carries out all tasks, reports in their order. SIGINT cancels searches: the best plan so far
 /// comes back. `answers`: of Session. Throws std::runtime_error if a child fails.

@@ -26,13 +26,14 @@ extern const Command kCompare;
 extern const Command kCalibrate;
 extern const Command kTwin;
 extern const Command kAnnotate;
+extern const Command kAdvise;
 
 std::span<const Command* const> commands() {
   static const std::array list = {&kRun,    &kPlan,    &kSimulate,      &kValidate,   &kDiff,
                                   &kList,   &kSchema,  &kMixedLength,   &kSwitch,     &kImport,
                                   &kExport, &kReplay,  &kTraceGenerate, &kTraceStats, &kTraceImport,
                                   &kNetlab, &kExecute, &kExecuteAgent,  &kCompare,    &kCalibrate,
-                                  &kTwin,   &kAnnotate};
+                                  &kTwin,   &kAnnotate, &kAdvise};
   return list;
 }
 

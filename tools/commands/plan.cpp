@@ -9,6 +9,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/commands/explain.h"
+#include "tools/commands/robust_report.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -110,6 +111,11 @@ std::string refusals_text(const std::vector<experiments::RunReport>& reports) {
 }
 
 void print_plan(const PlanResult& result, const PlanSettings& settings, const PlanView& view) {
+  if (result.robust) {
+    print(robust_text(*result.robust));
+    if (settings.output && result.robust->plan) print(fmt::format("plan: {}\n", *settings.output));
+    return;
+  }
   const std::vector<experiments::RunReport>& reports = result.planners;
   print(job_line(result.inputs) + "\n" + ranking(reports, settings.judge.cost) +
         notes_text(reports) + refusals_text(reports));

@@ -95,6 +95,13 @@ constexpr std::array kIntervalRules = {
     std::pair{IntervalRule::tuned, "tuned"},
 };
 constexpr const char* kNoCheckpoints = "never";
+constexpr char kTimes = '*';
+
+/// Rules that a factor may follow: those that say a time.
+bool takes_factor(IntervalRule rule) {
+  return rule != IntervalRule::automatic && rule != IntervalRule::own &&
+         rule != IntervalRule::seconds;
+}
 
 constexpr double kMostIterations = 1e15;
 
@@ -281,20 +288,26 @@ double expected_ettr(double interruptions_per_second, Seconds restart, Seconds i
 }
 
 bool from_scalar(const std::string& text, CheckpointInterval& out, std::string& error) {
-  for (const auto& [rule, name] : kIntervalRules) {
-    if (text != name) continue;
-    out = {rule, {}};
-    return true;
-  }
   config::TextError unused;
+  const std::size_t times = text.find(kTimes);
+  for (const auto& [rule, name] : kIntervalRules) {
+    if (text.substr(0, times) != name) continue;
+    out = {rule, {}};
+    if (times == std::string::npos) return true;
+    const auto factor = config::parse_number(text.substr(times + 1), unused);
+    if (takes_factor(rule) && factor && *factor > 0) {
+      out.factor = *factor;
+      return true;
+    }
+  }
   const auto seconds = config::parse_number(text, unused);
   if (seconds && *seconds > 0) {
     out = {IntervalRule::seconds, {*seconds}};
     return true;
   }
   error = fmt::format(
-      "'{}' is none of auto, own, young, daly, availability, tuned, and no positive number of "
-      "seconds",
+      "'{}' is none of auto, own, young, daly, availability, tuned, no multiple of one of the last "
+      "four (young*0.5), and no positive number of seconds",
       text);
   return false;
 }
@@ -315,7 +328,9 @@ OptionalInterval chosen(const OptionalInterval& interval, const CheckpointInterv
 
 std::string to_scalar(const CheckpointInterval& interval) {
   for (const auto& [rule, name] : kIntervalRules) {
-    if (interval.rule == rule) return name;
+    if (interval.rule != rule) continue;
+    if (interval.factor == 1) return name;
+    return fmt::format("{}{}{}", name, kTimes, config::format_number(interval.factor));
   }
   return config::format_number(interval.seconds.value);
 }
@@ -364,6 +379,9 @@ std::int64_t iterations_between(const CheckpointInterval& interval, const Checkp
         wanted = tuned_iterations(times.stall, times.restart, iteration_time, rate, least);
       }
       break;
+  }
+  if (interval.factor != 1 && wanted < kMostIterations) {
+    wanted = std::round(interval.factor * wanted);
   }
   return static_cast<std::int64_t>(std::clamp(wanted, least, std::max(least, kMostIterations)));
 }

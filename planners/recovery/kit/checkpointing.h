@@ -54,7 +54,8 @@ Seconds availability_interval(Seconds cost, double interruptions_per_second, Sec
 double expected_ettr(double interruptions_per_second, Seconds restart, Seconds interval,
                      Seconds cost);
 
-/// A setting: the time between checkpoints, by a rule or in seconds.
+/// A setting: the time between checkpoints, by a rule, by a multiple of what a rule says
+/// ("young*0.5"), or in seconds.
 struct CheckpointInterval {
   enum class Rule {
     automatic,  ///< Young's for every policy; with constants as_published as `own`.
@@ -67,6 +68,7 @@ struct CheckpointInterval {
   };
   Rule rule = Rule::automatic;
   Seconds seconds = {};  ///< Of the rule `seconds`; positive.
+  double factor = 1;     ///< Of what young, daly, availability or tuned say; positive.
 };
 bool from_scalar(const std::string& text, CheckpointInterval& out, std::string& error);
 std::string to_scalar(const CheckpointInterval& interval);
