@@ -33,11 +33,30 @@ class Binder {
         asked_at_(std::move(asked_at)),
         diagnostics_(diagnostics) {}
 
+  /// Of bind(): which node is which, in words; the ends of a long list.
+  std::string mapping() const {
+    constexpr std::size_t kShown = 3;
+    if (how_.empty() || target_.size() != trace_.nodes.size()) return "";
+    std::string text;
+    int stand_in = 0;
+    for (std::size_t n = 0; n < trace_.nodes.size(); ++n) {
+      const NodeId target = target_[NodeId{static_cast<std::int32_t>(n)}];
+      if (trace_.nodes[n].gpus != to_.gpus(target)) ++stand_in;
+      if (n >= kShown && n + 1 < trace_.nodes.size()) continue;
+      if (n + 1 == trace_.nodes.size() && n > kShown) text += ", ...";
+      text += fmt::format("{}{} is {}", text.empty() ? "" : ", ", trace_.nodes[n].name,
+                          to_.name(target));
+    }
+    text = fmt::format("nodes of the trace {}: {}", how_, text);
+    if (stand_in > 0) text += fmt::format("; {} of one GPU stand for whole nodes", stand_in);
+    return text;
+  }
+
   Trace bind() {
     Trace out = trace_;
     out.nodes = nodes_;
     out.events.clear();
-    if (!match_nodes()) return out;
+    if (!match_nodes() || !counts_match()) return out;
     for (const ClusterEvent& event : trace_.events) {
       ClusterEvent bound = event;
       if (bind_scope(bound.scope)) out.events.push_back(std::move(bound));
@@ -51,7 +70,26 @@ class Binder {
     if (by_name()) return true;
     const bool typed = std::none_of(trace_.nodes.begin(), trace_.nodes.end(),
                                     [](const TraceNode& node) { return node.gpu_type.empty(); });
+    how_ = typed ? "by GPU type" : "in order";
     return typed ? by_type() : by_order();
+  }
+
+  bool counts_match() {
+    bool match = true;
+    for (std::size_t n = 0; n < trace_.nodes.size(); ++n) {
+      const TraceNode& from = trace_.nodes[n];
+      const NodeId target = target_[NodeId{static_cast<std::int32_t>(n)}];
+      if (from.gpus == 1 || from.gpus == to_.gpus(target)) continue;
+      diagnostics_.add(
+          asked_at_,
+          fmt::format("node '{}' of the trace has {} GPUs, node '{}' of cluster '{}', "
+                      "which it would be, has {}",
+                      from.name, from.gpus, to_.name(target), cluster_.name, to_.gpus(target)),
+          "a trace of this cluster, or one whose nodes have its names");
+      match = false;
+      break;  // The others are the same mistake.
+    }
+    return match;
   }
 
   bool by_name() {
@@ -120,12 +158,8 @@ class Binder {
       const NodeId node = from_.node_of(device);
       const NodeId target = target_[node];
       const int position = from_.position(device);
-      if (position >= to_.gpus(target)) {
-        problems_.insert(fmt::format(
-            "the trace names device {} of node '{}', node '{}' of cluster '{}' has {}", position,
-            from_.name(node), to_.name(target), cluster_.name, to_.gpus(target)));
-        return false;
-      }
+      ORRERY_CHECK(position < to_.gpus(target), "device {} of a node of {}", position,
+                   to_.gpus(target));
       device = {to_.first(target).value + position};
     }
     std::sort(scope.devices.begin(), scope.devices.end());
@@ -147,6 +181,7 @@ class Binder {
   config::Position asked_at_;
   config::Diagnostics& diagnostics_;
   IdVector<NodeId, NodeId> target_;           ///< By node of the trace: the one of the cluster.
+  std::string how_;                           ///< "": by name.
   std::set<std::string> problems_;            ///< Each once.
   std::optional<models::Topology> topology_;  ///< Once a link is named.
 };
@@ -154,8 +189,11 @@ class Binder {
 }  // namespace
 
 Trace bind(const Trace& trace, const models::Cluster& cluster, config::Position asked_at,
-           config::Diagnostics& diagnostics) {
-  return Binder(trace, cluster, std::move(asked_at), diagnostics).bind();
+           config::Diagnostics& diagnostics, std::string* mapping) {
+  Binder binder(trace, cluster, std::move(asked_at), diagnostics);
+  Trace bound = binder.bind();
+  if (mapping != nullptr) *mapping = binder.mapping();
+  return bound;
 }
 
 std::vector<TraceNode> nodes_of(const models::Cluster& cluster) {

@@ -14,12 +14,14 @@ namespace orrery::traces {
 /// - else, if the trace says the GPU type of every node, the cluster's next node of that type, in
 ///   order;
 /// - else the cluster's next node.
-/// Nodes of the cluster that the trace does not have never change. Events of whole nodes fit nodes
-/// of any size (a VM of one GPU may represent a node of eight); events of devices need that the
-/// node has them. Problems, at `asked_at`: more nodes than the cluster has (of the type), a type
-/// that it does not have, devices and links that it does not have. Then the result is incomplete.
+/// Nodes of the cluster that the trace does not have never change. A node of one GPU, which is what
+/// formats without counts have, may stand for a node of any size (a VM of one GPU for a node of
+/// eight). Problems, at `asked_at`: more nodes than the cluster has (of the type), a type that it
+/// does not have, nodes of several GPUs that become nodes of another number, devices and links that
+/// it does not have. Then the result is incomplete. `mapping`, unless null, is told in words which
+/// node became which; "" where the names are the same.
 Trace bind(const Trace& trace, const models::Cluster& cluster, config::Position asked_at,
-           config::Diagnostics& diagnostics);
+           config::Diagnostics& diagnostics, std::string* mapping = nullptr);
 
 /// The cluster's nodes as a trace counts them; a node of several GPU types has none.
 std::vector<TraceNode> nodes_of(const models::Cluster& cluster);

@@ -11,11 +11,12 @@ extern const StudyCommand kProgramStudy;
 extern const StudyCommand kSimulateStudy;
 extern const StudyCommand kSwitchStudy;
 extern const StudyCommand kTwinStudy;
+extern const StudyCommand kAdviseStudy;
 
 const std::vector<const StudyCommand*>& study_commands() {
   static const std::vector<const StudyCommand*> kCommands = {
       &kPlanStudy,     &kReplayStudy, &kMixedLengthStudy, &kProgramStudy,
-      &kSimulateStudy, &kSwitchStudy, &kTwinStudy};
+      &kSimulateStudy, &kSwitchStudy, &kTwinStudy,        &kAdviseStudy};
   return kCommands;
 }
 

@@ -7,6 +7,7 @@
 #include "experiments/study/checks.h"
 #include "experiments/study/clock.h"
 #include "experiments/study/files.h"
+#include "experiments/study/robust_plan.h"
 #include "experiments/study/simulate.h"
 #include "experiments/study/summary.h"
 #include "experiments/study/switch.h"
@@ -83,6 +84,10 @@ TaskList function_tasks(const Study& study, std::vector<std::pair<Point, Functio
 extern const StudyCommand kSimulateStudy;
 const StudyCommand kSimulateStudy =
     function_study<simulate>("simulate", "given plans simulated", {"seed"});
+
+extern const StudyCommand kAdviseStudy;
+const StudyCommand kAdviseStudy = function_study<robust_plan>(
+    "advise", "plan, recovery policy, checkpoint interval and spares chosen together", {"seed"});
 
 extern const StudyCommand kSwitchStudy;
 const StudyCommand kSwitchStudy =

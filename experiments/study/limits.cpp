@@ -235,6 +235,19 @@ void check_batch(const RunSpec& spec, const models::Cluster& cluster,
                   "every micro-batch is simulated in every stage");
 }
 
+std::vector<std::string> substitute_notes(const models::Cluster& cluster, ir::Dtype dtype) {
+  std::vector<std::string> notes;
+  for (const models::GpuType& gpu : cluster.gpu_types) {
+    const std::optional<ir::Dtype> used = models::supported_dtype(gpu, dtype);
+    if (!used || *used == dtype) continue;
+    notes.push_back(
+        fmt::format("{} has no {}: it computes in {}, while memory and messages are "
+                    "counted as those of {}",
+                    gpu.name, ir::name_of(dtype), ir::name_of(*used), ir::name_of(dtype)));
+  }
+  return notes;
+}
+
 void check_limits(const RunSpec& spec, const models::Cluster& cluster,
                   const models::Workload& workload, const ir::Profile& profile,
                   const ir::Plan* plan, const std::string& plan_file,

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "experiments/study/run_spec.h"
 #include "models/config/diagnostics.h"
@@ -21,6 +22,10 @@ inline constexpr std::int64_t kMostPasses = std::int64_t{1} << 22;
 /// min(layers, GPUs), which are the passes of the deepest pipeline, above 2 x kMostPasses.
 void check_batch(const RunSpec& spec, const models::Cluster& cluster,
                  const models::Workload& workload, config::Diagnostics& diagnostics);
+
+/// For each GPU type that computes in another dtype than the job's, which it does not have, a
+/// sentence that says so.
+std::vector<std::string> substitute_notes(const models::Cluster& cluster, ir::Dtype dtype);
 
 /// All limits of a run, each problem at its place:
 /// - each GPU type that has neither the job's dtype nor a substitute [models/cost/device_share.h];

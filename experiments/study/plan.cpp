@@ -8,6 +8,7 @@
 
 #include "experiments/study/exports.h"
 #include "experiments/study/files.h"
+#include "experiments/study/limits.h"
 #include "experiments/study/run_tasks.h"
 #include "models/check/validate.h"
 #include "models/spec/library.h"
@@ -37,14 +38,6 @@ std::vector<std::string> planner_list(const PlanSettings& args, config::Diagnost
     if (seen.insert(name).second) once.push_back(name);
   }
   return once;
-}
-
-bool knows_option(const std::string& planner, const std::string& option) {
-  const planners::PlannerEntry* entry = planners::find_planner(planner);
-  if (entry == nullptr) return false;
-  const auto options = entry->options();
-  return std::any_of(options.begin(), options.end(),
-                     [&](const planners::OptionInfo& info) { return info.name == option; });
 }
 
 /// Options for one planner of several: those that it knows, those that none of them knows, so
@@ -224,6 +217,10 @@ PlanResult plan(const PlanSettings& settings, const Call& call, config::Diagnost
   }
   const std::vector<RunTask> tasks = make_tasks(settings, problems);
   probe_outputs(outputs_of(settings));
+  const LoadedRun& first = tasks.front().run;
+  for (const std::string& note : substitute_notes(first.cluster, first.spec.job.dtype)) {
+    call.note(note);
+  }
   PlanResult result;
   const auto answers = settings.judge.cache.open(call.on_note);
   std::vector<RunTask> all = tasks;

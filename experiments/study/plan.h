@@ -26,7 +26,7 @@ struct PlanSettings {
   Text output;
   Text timeline;
   /// With a trace: the plan is chosen together with how it recovers (robust_plan.h).
-  RobustChoices robust{.trace_key = "robust"};
+  RobustChoices robust{"robust"};
 };
 void describe(config::Visitor& v, PlanSettings& settings);
 

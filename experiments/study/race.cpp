@@ -65,10 +65,7 @@ Race::Difference Race::difference(std::size_t a, std::size_t b) const {
   for (std::size_t i = 0; i < count; ++i) differences[i] = left[i] - right[i];
   Difference out{mean_of(differences, count), 0, count};
   if (count < 2) return out;
-  const double variance = settings_.common_seeds
-                              ? variance_of(differences, count)
-                              : variance_of(left, count) + variance_of(right, count);
-  const double error = std::sqrt(variance / static_cast<double>(count));
+  const double error = std::sqrt(variance_of(differences, count) / static_cast<double>(count));
   if (error > 0) {
     out.errors = out.mean / error;
   } else if (out.mean != 0) {

@@ -22,7 +22,6 @@ struct RaceSettings {
   int most = 64;              ///< Samples of one candidate.
   std::size_t finalists = 8;  ///< Candidates that halving leaves.
   double tail = 0.025;        ///< Of the t distribution on each side, before the correction.
-  bool common_seeds = true;   ///< False: differences as if the samples were independent.
 };
 
 class Race {

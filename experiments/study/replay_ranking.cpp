@@ -95,9 +95,12 @@ Standing standing_of(const std::vector<const CsvRow*>& rows, const std::vector<s
   standing.seeds = rows.size();
   std::vector<double> rates;
   for (const CsvRow* row : rows) rates.push_back(rate(*row));
-  standing.tokens_per_second = confidence(rates);
-  standing.goodput = confidence(column_of(rows, "goodput"));
-  standing.ettr = confidence(column_of(rows, "ettr"));
+  standing.tokens_per_second = interval_of(rates, 0, fastest);
+  standing.goodput = interval_of(column_of(rows, "goodput"), 0, 1);
+  standing.ettr = interval_of(column_of(rows, "ettr"), 0, 1);
+  std::vector<double> own;
+  for (const CsvRow* row : rows) own.push_back(undisturbed(*row));
+  standing.undisturbed_tokens_per_second = mean(own);
   standing.tokens = mean(column_of(rows, "tokens"));
   standing.dollars_per_million =
       sum(column_of(rows, "dollars")) / (sum(column_of(rows, "tokens")) * 1e-6);
@@ -114,7 +117,7 @@ Standing standing_of(const std::vector<const CsvRow*>& rows, const std::vector<s
   for (std::size_t l = 0; l < kLosses; ++l) {
     std::vector<double> shares;
     for (const auto& each : losses) shares.push_back(each[l]);
-    standing.losses[l] = confidence(shares);
+    standing.losses[l] = interval_of(shares, -1, 1);
   }
   standing.spare_gpu_hours = mean(column_of(rows, "gpu_hours.spare"));
   standing.absent_gpu_hours = mean(column_of(rows, "gpu_hours.absent"));
@@ -130,7 +133,7 @@ Interval behind(const std::vector<const CsvRow*>& first, const std::vector<const
       differences.push_back(1 - rate(*mine) / rate(*best));
     }
   }
-  return confidence(differences);
+  return interval_of(differences, -std::numeric_limits<double>::infinity(), 1);
 }
 
 /// Losses of `other` less those of `first`, on the seeds that both have.
@@ -146,7 +149,7 @@ std::array<Interval, kLosses> owed(const std::vector<const CsvRow*>& first,
     }
   }
   std::array<Interval, kLosses> out{};
-  for (std::size_t l = 0; l < kLosses; ++l) out[l] = confidence(differences[l]);
+  for (std::size_t l = 0; l < kLosses; ++l) out[l] = interval_of(differences[l], -1, 1);
   return out;
 }
 
@@ -159,8 +162,9 @@ const char* name_of(Loss loss) {
 }
 
 Interval confidence(const std::vector<double>& values, double tail) {
-  if (values.empty()) return {std::nan(""), std::nan("")};
-  Interval interval{mean(values), std::nan("")};
+  const double none = std::nan("");
+  if (values.empty()) return {none, none, none, none};
+  Interval interval{mean(values), none, none, none};
   if (values.size() < 2) return interval;
   double squares = 0;
   for (const double value : values) squares += std::pow(value - interval.mean, 2);
@@ -169,6 +173,22 @@ Interval confidence(const std::vector<double>& values, double tail) {
   const boost::math::students_t distribution(count - 1);
   interval.half = boost::math::quantile(boost::math::complement(distribution, tail)) * deviation /
                   std::sqrt(count);
+  interval.low = interval.mean - interval.half;
+  interval.high = interval.mean + interval.half;
+  return interval;
+}
+
+Interval interval_of(const std::vector<double>& values, double least, double most) {
+  constexpr std::size_t kEnough = 5;
+  Interval interval = confidence(values);
+  if (values.size() >= kEnough) {
+    interval.low = std::max(interval.low, std::min(least, interval.mean));
+    interval.high = std::min(interval.high, std::max(most, interval.mean));
+  } else if (!values.empty()) {
+    interval.half = std::nan("");
+    interval.low = *std::min_element(values.begin(), values.end());
+    interval.high = *std::max_element(values.begin(), values.end());
+  }
   return interval;
 }
 
@@ -232,7 +252,10 @@ PolicyRanking rank_policies(const std::vector<CsvRow>& rows, const std::vector<s
 void describe(config::Visitor& v, Interval& interval) {
   double mean = std::isfinite(interval.mean) ? interval.mean : 0;
   v.required("mean", mean, "");
-  v.required("half_width_95", interval.half, "");
+  v.required("half_width_95", interval.half, "of five values at least");
+  v.required("low", interval.low,
+             "of that interval, bounded by what is possible; of fewer the least");
+  v.required("high", interval.high, "");
 }
 
 void describe(config::Visitor& v, Standing& standing) {
@@ -242,6 +265,8 @@ void describe(config::Visitor& v, Standing& standing) {
   auto seeds = static_cast<std::int64_t>(standing.seeds);
   v.required("seeds", seeds, "");
   v.required("tokens_per_second", standing.tokens_per_second, "");
+  v.required("undisturbed_tokens_per_second", standing.undisturbed_tokens_per_second,
+             "of the fastest plan of its replays, as if nothing happened");
   v.required("goodput", standing.goodput, "");
   v.required("ettr", standing.ettr, "");
   v.required("behind_first", standing.behind, "");

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -19,8 +20,17 @@ namespace orrery::experiments {
 struct Interval {
   double mean = 0;
   double half = 0;
+  double low = 0;  ///< Of the interval; of interval_of() inside of what is possible.
+  double high = 0;
 };
 Interval confidence(const std::vector<double>& values, double tail = 0.025);
+
+/// What is said of a sample: from five values on the 95 % confidence interval, bounded by what is
+/// possible; of fewer, whose t interval is mostly wider than anything that can happen, the least
+/// and the most, and no `half`.
+Interval interval_of(const std::vector<double>& values,
+                     double least = -std::numeric_limits<double>::infinity(),
+                     double most = std::numeric_limits<double>::infinity());
 
 /// What throughput is lost to. With R the tokens per second of the fastest undisturbed plan of the
 /// case, 1 - tokens / (R x horizon) is the sum of all.
@@ -44,6 +54,8 @@ struct Standing {
   std::string axes;       ///< "interval=600 restart=60"; "" without axes.
   std::size_t seeds = 0;  ///< That came to a result.
   Interval tokens_per_second;
+  /// Of the fastest undisturbed plan of its replays; mean.
+  double undisturbed_tokens_per_second = 0;
   Interval goodput;  ///< Of the policy's own reference iteration [sim/replay/replay.h].
   Interval ettr;
   /// Tokens per second below those of the first of the case, share of the first, seed by seed.

@@ -382,9 +382,10 @@ std::string in_words(const LoadedReplayCase& loaded) {
     gpus += fmt::format("{}{} x {}", gpus.empty() ? "" : " + ", number, type);
   }
   const models::Job& job = loaded.spec.job;
-  std::string text = fmt::format("{}: {} on {} ({}), batch {} x {} tokens, trace {}",
-                                 loaded.spec.name, loaded.workload.name, loaded.cluster.name, gpus,
-                                 job.global_batch, job.sequence_length, loaded.traces.name());
+  std::string text = fmt::format("{}{} on {} ({}), batch {} x {} tokens, trace {}",
+                                 loaded.spec.name.empty() ? "" : loaded.spec.name + ": ",
+                                 loaded.workload.name, loaded.cluster.name, gpus, job.global_batch,
+                                 job.sequence_length, loaded.traces.name());
   if (loaded.spec.horizon) {
     text += fmt::format(", {:.4g} days", loaded.spec.horizon->value / kSecondsPerDay);
   }
@@ -393,6 +394,8 @@ std::string in_words(const LoadedReplayCase& loaded) {
     text += fmt::format(", policies expect {:.4g} interruptions a day ({})",
                         expected.per_second * kSecondsPerDay, expected.source);
   }
+  if (!loaded.traces.mapping().empty()) text += "; " + loaded.traces.mapping();
+  for (const std::string& note : substitute_notes(loaded.cluster, job.dtype)) text += "; " + note;
   return text;
 }
 

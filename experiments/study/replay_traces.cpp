@@ -210,7 +210,7 @@ void TraceSource::set_file(const ReplayTrace& spec, const std::string& folder,
                     to_seconds(read->horizon).value / 3600, to_seconds(horizon_).value / 3600),
         "--repeat, in a study `repeat: true`, plays it again");
   }
-  traces::Trace bound = traces::bind(*read, cluster, spec.file->at, diagnostics);
+  traces::Trace bound = traces::bind(*read, cluster, spec.file->at, diagnostics, &mapping_);
   if (diagnostics.problems().size() == before) file_ = std::move(bound);
 }
 

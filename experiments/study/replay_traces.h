@@ -32,6 +32,8 @@ class TraceSource {
   const std::string& hash() const { return hash_; }
   /// "llama3", "p3-trace.csv".
   const std::string& name() const { return name_; }
+  /// Which node of the cluster each node of a file is, in words; "" where the names say it.
+  const std::string& mapping() const { return mapping_; }
   /// With the cluster's nodes, until the case's horizon. A generator draws from the seed, and so
   /// does the start of a window of a file.
   traces::Trace trace(std::uint64_t seed) const;
@@ -51,6 +53,7 @@ class TraceSource {
   std::string absent_;
   std::string hash_;
   std::string name_;
+  std::string mapping_;
   Nanoseconds horizon_;  ///< 0: the trace's.
   std::optional<traces::Trace> file_;
   bool windows_ = false;  ///< TraceStart::seed.

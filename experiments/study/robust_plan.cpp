@@ -16,6 +16,8 @@
 #include "experiments/study/checks.h"
 #include "experiments/study/exports.h"
 #include "experiments/study/files.h"
+#include "experiments/study/fleets.h"
+#include "experiments/study/limits.h"
 #include "experiments/study/race.h"
 #include "experiments/study/replay_score.h"
 #include "experiments/study/run_tasks.h"
@@ -93,48 +95,17 @@ ReplayPolicy with_interval(ReplayPolicy policy, double factor) {
   return policy;
 }
 
-bool knows_option(const std::string& planner, const std::string& option) {
-  const planners::PlannerEntry* entry = planners::find_planner(planner);
-  if (entry == nullptr) return false;
-  const auto options = entry->options();
-  return std::any_of(options.begin(), options.end(),
-                     [&](const planners::OptionInfo& info) { return info.name == option; });
-}
-
-/// "8 x A100-80GB": what a node of this kind holds.
-std::string kind_of(const models::Cluster& cluster, const models::Node& node) {
-  std::map<std::string, int> count;
-  for (const int type : node.gpu_types) ++count[cluster.gpu_types[type].name];
-  std::vector<std::string> parts;
-  for (const auto& [type, number] : count) parts.push_back(fmt::format("{} x {}", number, type));
-  return fmt::format("{}", fmt::join(parts, " + "));
-}
-
-/// Nodes by kind, in the order of the cluster.
-std::vector<std::pair<std::string, std::vector<std::string>>> kinds_of(
-    const models::Cluster& cluster) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> kinds;
-  for (const models::Node& node : cluster.nodes) {
-    const std::string kind = kind_of(cluster, node);
-    auto known = std::find_if(kinds.begin(), kinds.end(),
-                              [&](const auto& each) { return each.first == kind; });
-    if (known == kinds.end()) known = kinds.insert(kinds.end(), {kind, {}});
-    known->second.push_back(node.name);
-  }
-  return kinds;
-}
-
 Value scalar_at(const std::string& text, const char* key) {
   return Value::scalar(text, at_setting(key));
 }
 
-/// `a.b=c` as maps; null where there are none.
-Value tree_of(const std::map<std::string, std::string>& settings, const char* key,
+/// Values by path as maps; null where there are none.
+Value tree_of(const std::map<std::string, Value>& settings, const char* key,
               Diagnostics& diagnostics) {
   Value tree;
-  for (const auto& [name, text] : settings) {
+  for (const auto& [path, value] : settings) {
     if (tree.is_null()) tree = Value::map({}, at_setting(key));
-    tree = config::merge(std::move(tree), name, scalar_at(text, key), diagnostics);
+    tree = config::merge(std::move(tree), path, value, diagnostics);
   }
   return tree;
 }
@@ -164,20 +135,24 @@ ReplayCase case_of(const RobustSettings& settings, const char* trace_key, const 
   const config::Located<std::string> source{*choices.trace, at_setting(trace_key)};
   (generated ? one.trace.generator : one.trace.file) = source;
   if (choices.format) one.trace.format = *choices.format;
-  std::map<std::string, std::string> changes = choices.settings;
   if (choices.mtbf && !generated) {
     diagnostics.add(at_setting("mtbf"), "scales the rate of a generator, not of a trace file");
   }
   if (choices.repeat && generated) {
     diagnostics.add(at_setting("repeat"), "is for trace files");
   }
-  one.trace.settings = tree_of(changes, "set", diagnostics);
+  one.trace.settings = tree_of(choices.settings, "set", diagnostics);
+  one.ignore_leaves = choices.ignore_leaves;
   one.trace.repeat = choices.repeat;
   if (choices.days || generated) {
     one.horizon = to_seconds(to_nanoseconds(choices.days.value_or(kDefaultDays)));
   }
   if (!generated && one.horizon) one.trace.start = TraceStart::seed;
-  const Value runtime = tree_of(choices.runtime, "runtime", diagnostics);
+  std::map<std::string, Value> of_runtime;
+  for (const auto& [name, text] : choices.runtime) {
+    of_runtime[name] = scalar_at(text, "runtime");
+  }
+  const Value runtime = tree_of(of_runtime, "runtime", diagnostics);
   if (!runtime.is_null()) config::describe_value(runtime, one.runtime, diagnostics);
   return one;
 }
@@ -240,11 +215,15 @@ RobustCandidate summary_of(const StartingPlan& plan, const ReplayPolicy& policy,
     out.interruptions += static_cast<double>(score.interruptions) / count;
     for (const auto& [bucket, share] : score.wall) out.wall[bucket] += share / count;
   }
-  out.tokens_per_second = confidence(rates);
+  double most = 0;
+  for (const ReplayScore& score : scores) {
+    most = std::max(most, score.undisturbed_tokens_per_second);
+  }
+  out.tokens_per_second = interval_of(rates, 0, most);
   if (priced) {
-    out.tokens_per_dollar = confidence(per_dollar);
+    out.tokens_per_dollar = interval_of(per_dollar, 0);
   } else {
-    out.tokens_per_dollar = confidence({});
+    out.tokens_per_dollar = interval_of({});
     out.dollars_per_day = 0;
   }
   if (!scores.empty()) out.checkpoints = scores.front().checkpoints;
@@ -267,6 +246,9 @@ class RobustSearch {
         race_({.budget = choices_.replays, .most = base_->traces.varies() ? 64 : 1}) {}
 
   RobustResult run();
+  /// Plans, of which none trains as many tokens per second even if nothing happens: nothing is
+  /// replayed.
+  void needs(double tokens_per_second) { target_ = tokens_per_second; }
   const models::Cluster& cluster() const { return run_.cluster; }
 
  private:
@@ -304,6 +286,7 @@ class RobustSearch {
   std::map<Arm, std::vector<ReplayScore>> judged_;
   std::map<Arm, models::Infeasible> infeasible_;
   Race race_;
+  double target_ = 0;
   RobustResult result_;
 };
 
@@ -380,7 +363,7 @@ int widest_group(const ir::Plan& plan) {
 void RobustSearch::make_plans() {
   std::vector<PlanVariant> first;
   for (const std::string& planner : settings_.planners) first.push_back(variant(planner, ""));
-  show(fmt::format("planning: {}", fmt::join(settings_.planners, ", ")));
+  if (!first.empty()) show(fmt::format("planning: {}", fmt::join(settings_.planners, ", ")));
   plan_variants(first);
   int widest = 1;
   for (const StartingPlan& plan : plans_) {
@@ -405,14 +388,15 @@ void RobustSearch::make_plans() {
       small.spec.job.allowed.max_tensor_parallel = widest / 2;
       more.push_back(std::move(small));
     }
-    for (const auto& [kind, nodes] : kinds_of(run_.cluster)) {
+    for (const auto& [kind, nodes] : node_kinds(run_.cluster)) {
       for (std::int64_t spares = 1; spares <= choices_.spares; ++spares) {
         if (spares >= static_cast<std::int64_t>(run_.cluster.nodes.size())) break;
         if (spares > static_cast<std::int64_t>(nodes.size())) break;
         const auto leave_out = [&](PlanVariant of) {
           for (std::int64_t i = 0; i < spares; ++i) {
             of.spec.hardware.without.push_back(
-                {nodes[nodes.size() - 1 - static_cast<std::size_t>(i)], at_setting("spares")});
+                {run_.cluster.node(nodes[nodes.size() - 1 - static_cast<std::size_t>(i)]).name,
+                 at_setting("spares")});
           }
           return of;
         };
@@ -425,12 +409,13 @@ void RobustSearch::make_plans() {
     }
   }
   if (!call_.cancellation.requested()) {
-    show(fmt::format("planning: {} variants", more.size()));
+    if (!more.empty()) show(fmt::format("planning: {} variants", more.size()));
     plan_variants(more);
   }
   for (const std::string& file : choices_.plans) {
     RunTask task{fs::path(file).stem().string(), run_, {}};
     task.run.spec.planner.reset();
+    task.run.spec.plan = {file, at_setting("plan")};
     Diagnostics diagnostics;
     task.run.plan = models::load_plan(file, diagnostics);
     diagnostics.raise();
@@ -529,7 +514,9 @@ void RobustSearch::add_intervals() {
   const std::vector<std::size_t> order = race_.ranking();
   for (std::size_t i = 0; i < order.size() && i < kWithIntervals; ++i) {
     const Arm arm = arms_[order[i]];
+    // Nothing to vary: no interval, or no checkpoints that take one.
     if (interval_options(policies_[arm.policy]).empty()) continue;
+    if (scores_.at(arm).front().checkpoints.empty()) continue;
     for (const double factor : choices_.intervals) {
       Arm other = arm;
       other.interval = factor;
@@ -545,7 +532,7 @@ Interval RobustSearch::behind(const Arm& arm, const Arm& best) const {
   for (std::size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) {
     shares.push_back(1 - value_of(mine[i]) / value_of(theirs[i]));
   }
-  return confidence(shares);
+  return interval_of(shares);
 }
 
 void RobustSearch::report_candidates() {
@@ -632,7 +619,7 @@ void RobustSearch::judge() {
     for (std::size_t i = 0; i < std::min(judged_[arm].size(), judged_[best].size()); ++i) {
       shares.push_back(value_of(judged_[best][i]) / value_of(judged_[arm][i]) - 1);
     }
-    return confidence(shares);
+    return interval_of(shares);
   };
   result_.best = summary(best);
   if (second) {
@@ -653,6 +640,13 @@ RobustResult RobustSearch::run() {
   result_.objective = choices_.objective;
   try {
     make_plans();
+    const models::Job& job = run_.spec.job;
+    const double tokens =
+        static_cast<double>(job.global_batch) * static_cast<double>(job.sequence_length);
+    if (target_ > 0 &&
+        (plans_.front().own() || tokens / plans_.front().iteration.value < target_)) {
+      return std::move(result_);
+    }
     first_policies();
     std::vector<Arm> first;
     for (std::size_t policy = 0; policy < policies_.size(); ++policy) {
@@ -729,6 +723,90 @@ void scale_failures(ReplayCase& one, const models::Cluster& cluster, Seconds mtb
   }
 }
 
+/// Cheapest first; empty unless something is to be rented.
+std::vector<Fleet> offered_fleets(const RobustSettings& settings, const LoadedReplayCase& base,
+                                  Diagnostics& diagnostics) {
+  const RobustChoices& choices = settings.choices;
+  const config::Position at = at_setting("rent");
+  if (choices.rent.has_value() != choices.target_rate.has_value()) {
+    diagnostics.add(at_setting(choices.rent ? "target_rate" : "rent"), "missing",
+                    "--rent \"8..64 of A100, H100\" --target-rate 200000");
+    return {};
+  }
+  if (!choices.rent) return {};
+  if (base.spec.trace.file) {
+    diagnostics.add(at, "needs a generator: a trace file is of one cluster");
+  }
+  if (!choices.plans.empty()) diagnostics.add(at_setting("plan"), "does not go with --rent");
+  const RentRange range = parse_rent(*choices.rent, base.cluster, at, diagnostics);
+  if (!diagnostics.empty()) return {};
+  return fleets(range, base.cluster, choices.prices == Prices::spot, at, diagnostics);
+}
+
+/// What a search on each fleet is made of.
+struct Offer {
+  const RobustSettings& settings;
+  const Call& call;
+  const LoadedRun& run;
+  const LoadedReplayCase& base;
+  const std::vector<ReplayPolicy>& policies;
+  const models::AnswerStore* answers;
+};
+
+/// The cheapest fleet that reaches the rate: those that cannot by the lower bound on an iteration
+/// are passed over, the others are planned for and replayed, cheapest first.
+RobustResult rented(
+    const Offer& offer, const std::vector<Fleet>& offered,
+    const std::function<RobustResult(const models::Cluster&, RobustResult)>& chosen_for) {
+  constexpr double kHour = 3600;
+  const double target = *offer.settings.choices.target_rate;
+  std::vector<RobustFleet> seen;
+  RobustResult last;
+  for (const Fleet& fleet : offered) {
+    if (offer.call.cancellation.requested()) break;
+    LoadedRun run = offer.run;
+    run.cluster = only_nodes(offer.run.cluster, fleet.nodes);
+    run.devices.clear();
+    for (const models::Device& device : run.cluster.devices) run.devices.push_back(device.id);
+    RobustFleet row{
+        fleet.name,   fleet.gpus, fleet.price.value * kHour, most_tokens_per_second(run),
+        std::nullopt, false};
+    if (row.most_tokens_per_second < target) {
+      seen.push_back(row);
+      continue;
+    }
+    LoadedReplayCase base = offer.base;
+    base.cluster = run.cluster;
+    base.hashes.cluster = run.cluster.hash;
+    Diagnostics problems;
+    base.traces = TraceSource(base.spec, "", base.cluster, problems);
+    problems.raise();
+    base.interruptions = base.traces.interruptions(1);
+    const models::Cluster cluster = run.cluster;
+    RobustSearch search(offer.settings, offer.call, std::move(run), std::move(base), offer.policies,
+                        offer.answers);
+    search.needs(target);
+    last = search.run();
+    row.tried = true;
+    if (last.best) row.tokens_per_second = last.best->tokens_per_second;
+    const bool reached = last.best && last.best->tokens_per_second.mean >= target;
+    seen.push_back(row);
+    if (!reached || last.interrupted) continue;
+    last.fleet = row;
+    last = chosen_for(cluster, std::move(last));
+    break;
+  }
+  if (!last.fleet) {  // What was found is of a fleet that falls short.
+    last.best.reset();
+    last.plan.reset();
+  }
+  last.cluster = offer.base.cluster.name;
+  last.model = offer.base.workload.name;
+  last.fleets = std::move(seen);
+  last.interrupted = offer.call.cancellation.requested();
+  return last;
+}
+
 /// Settings that judge plans and that replays do not have.
 void refuse_judging(const RobustSettings& settings, Diagnostics& diagnostics) {
   for (const std::string& key : settings.judge.given) {
@@ -761,6 +839,8 @@ void describe(config::Visitor& v, RobustChoices& choices) {
              "how long each trace is; default: 3, of a file all of it. Shorter than a file: each "
              "seed begins at another time in it");
   v.optional("repeat", choices.repeat, "play a trace file again where it ends");
+  v.optional("ignore_leaves", choices.ignore_leaves,
+             "nodes of different leaves are simulated as interchangeable: for large clusters");
   v.optional(
       "mtbf", choices.mtbf,
       "mean time between interruptions of the job, as in \"3 h\": scales the failures of the "
@@ -782,6 +862,12 @@ void describe(config::Visitor& v, RobustChoices& choices) {
   v.optional("seeds", choices.seeds,
              "other traces that judge what was chosen; default: 5. `orrery replay --seeds` draws "
              "the same");
+  v.optional("rent", choices.rent,
+             "\"8..64 of A100, H100\": choose among the nodes of the cluster, which are then what "
+             "is on offer, the fewest dollars per hour with so many GPUs of these types that reach "
+             "--target-rate on the traces");
+  v.optional("target_rate", choices.target_rate,
+             "tokens per second, failures included; for --rent");
   v.optional("prices", choices.prices, "on_demand (default) or spot, where the trace names none");
   v.optional("background_transfers", choices.background_transfers,
              "what checkpoints copy during training: simulated (default) or ignored");
@@ -791,6 +877,7 @@ void describe(config::Visitor& v, RobustChoices& choices) {
   v.between("spares", choices.spares, std::int64_t{0}, std::int64_t{64});
   v.between("replays", choices.replays, std::int64_t{1}, std::int64_t{1'000'000});
   v.between("seeds", choices.seeds, std::int64_t{1}, kFirstOfRace);
+  if (choices.target_rate) v.positive("target_rate", *choices.target_rate);
   for (const double factor : choices.intervals) {
     if (v.reading() && !(factor > 0 && std::isfinite(factor))) {
       v.problem("intervals", "must be positive");
@@ -828,6 +915,16 @@ void describe(config::Visitor& v, RobustAlternative& alternative) {
   v.required("replays", alternative.replays, "");
 }
 
+void describe(config::Visitor& v, RobustFleet& fleet) {
+  v.title("Fleet");
+  v.required("nodes", fleet.nodes, "");
+  v.required("gpus", fleet.gpus, "");
+  v.required("dollars_per_hour", fleet.dollars_per_hour, "of all its GPUs");
+  v.required("most_tokens_per_second", fleet.most_tokens_per_second, "no plan trains more: proven");
+  v.optional("tokens_per_second", fleet.tokens_per_second, "of the best, on traces");
+  v.required("tried", fleet.tried, "planned for; false: it cannot reach the target");
+}
+
 void describe(config::Visitor& v, RobustResult& result) {
   v.title("Robust plan");
   v.required("cluster", result.cluster, "its name");
@@ -848,7 +945,8 @@ void describe(config::Visitor& v, RobustResult& result) {
   v.required("without_plan", result.without_plan, "planners that found no plan");
   v.required("replays", result.replays, "that chose");
   v.required("judging_replays", result.judging_replays, "that judged");
-  v.optional("chosen_plan", result.plan, "absent: its policy makes it");
+  v.optional("fleet", result.fleet, "with --rent: the cheapest that reaches the target");
+  v.required("fleets", result.fleets, "with --rent: cheapest first, until one reached it");
 }
 
 void describe(config::Visitor& v, RobustSettings& settings) {
@@ -882,8 +980,9 @@ RobustResult robust_plan(const RobustSettings& settings, const Call& call,
   const std::vector<OutputFile> outputs = {{"output", settings.output}};
   check_outputs(outputs, input_files(settings.job), problems);
   std::vector<ReplayPolicy> policies = policies_of(settings.choices, problems);
-  if (settings.planners.empty()) {
-    problems.add(at_setting("planner"), "no planner is named", "orrery list planners");
+  if (settings.planners.empty() && settings.choices.plans.empty()) {
+    problems.add(at_setting("planner"), "no planner is named, and no plan file",
+                 "orrery list planners");
   }
   for (const std::string& name : settings.planners) {
     PlannerChoice choice;
@@ -904,8 +1003,13 @@ RobustResult robust_plan(const RobustSettings& settings, const Call& call,
     }
     check_planner(choice, problems);
   }
-  spec.planner = PlannerChoice{{settings.planners.front(), at_setting("planner")}, {}, {}};
+  if (settings.planners.empty()) {
+    spec.plan = {settings.choices.plans.front(), at_setting("plan")};
+  } else {
+    spec.planner = PlannerChoice{{settings.planners.front(), at_setting("planner")}, {}, {}};
+  }
   LoadedRun run = load_run(spec, "", library, problems);
+  run.plan.reset();
   problems.raise();
   if (settings.choices.mtbf) scale_failures(one, run.cluster, *settings.choices.mtbf, problems);
   LoadedReplayCase base = load_replay_case(one, "", library, problems);
@@ -931,16 +1035,30 @@ RobustResult robust_plan(const RobustSettings& settings, const Call& call,
     load_run(of_plan, "", library, problems);
   }
   problems.raise();
+  const std::vector<Fleet> offered = offered_fleets(settings, base, problems);
+  problems.raise();
   probe_outputs(outputs);
+  for (const std::string& note : substitute_notes(run.cluster, run.spec.job.dtype)) {
+    call.note(note);
+  }
   const Cancellation::Listener listener(call.cancellation);
   const auto answers = settings.judge.cache.open(call.on_note);
-  RobustSearch search(settings, call, std::move(run), std::move(base), std::move(policies),
-                      answers.get());
-  RobustResult result = search.run();
-  if (settings.output && result.plan) {
-    ir::Plan plan = *result.plan;
-    plan.cluster_hash = models::layout_hash(search.cluster());
-    write_file(*settings.output, models::dump_plan(plan));
+  const auto chosen_for = [&](const models::Cluster& cluster, RobustResult result) {
+    if (settings.output && result.plan) {
+      ir::Plan plan = *result.plan;
+      plan.cluster_hash = models::layout_hash(cluster);
+      write_file(*settings.output, models::dump_plan(plan));
+    }
+    return result;
+  };
+  RobustResult result;
+  if (settings.choices.rent) {
+    result = rented({settings, call, run, base, policies, answers.get()}, offered, chosen_for);
+  } else {
+    const models::Cluster cluster = run.cluster;
+    RobustSearch search(settings, call, std::move(run), std::move(base), std::move(policies),
+                        answers.get());
+    result = chosen_for(cluster, search.run());
   }
   if (result.interrupted) call.note("interrupted: this is the best so far");
   return result;

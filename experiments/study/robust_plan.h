@@ -34,17 +34,22 @@ std::vector<std::pair<RobustObjective, const char*>> enum_names(RobustObjective)
 
 /// What plans are to withstand, what may be chosen, and how much is replayed for it.
 struct RobustChoices {
-  const char* trace_key = "trace";              ///< What the front end calls `trace`.
-  Text trace;                                   ///< Trace file or generator.
-  Text format;                                  ///< Of a file of others.
-  std::map<std::string, std::string> settings;  ///< Of generator or format.
+  const char* trace_key = "trace";  ///< What the front end calls `trace`.
+  RobustChoices() = default;
+  explicit RobustChoices(const char* key_of_trace) : trace_key(key_of_trace) {}
+  Text trace;                                     ///< Trace file or generator.
+  Text format;                                    ///< Of a file of others.
+  std::map<std::string, config::Value> settings;  ///< Of generator or format, by path.
   std::optional<Days> days;
   bool repeat = false;
+  bool ignore_leaves = false;  ///< As of a replay.
   std::optional<Seconds> mtbf;
   std::vector<std::string> policies{"all"};
   std::map<std::string, std::string> policy_options;  ///< By POLICY.NAME or all.NAME.
   RobustObjective objective = RobustObjective::tokens;
   std::int64_t spares = 2;
+  Text rent;                          ///< fleets.h
+  std::optional<double> target_rate;  ///< Tokens per second.
   std::vector<double> intervals{0.5, 1, 2};
   std::vector<std::string> plans;  ///< Plan files.
   std::int64_t replays = 150;
@@ -97,6 +102,17 @@ struct RobustAlternative {
 };
 void describe(config::Visitor& v, RobustAlternative& alternative);
 
+/// A fleet that could be rented.
+struct RobustFleet {
+  std::string nodes;  ///< In words.
+  std::int64_t gpus = 0;
+  double dollars_per_hour = 0;
+  double most_tokens_per_second = 0;          ///< By the lower bound on an iteration.
+  std::optional<Interval> tokens_per_second;  ///< Of the best on traces; none: none was replayed.
+  bool tried = false;                         ///< Plans were made.
+};
+void describe(config::Visitor& v, RobustFleet& fleet);
+
 struct RobustResult {
   std::string cluster;
   std::string model;
@@ -118,8 +134,10 @@ struct RobustResult {
   std::vector<std::string> without_plan;    ///< Planners and variants that found none.
   std::int64_t replays = 0;
   std::int64_t judging_replays = 0;
-  std::optional<ir::Plan> plan;  ///< The winner's; none: its policy makes it.
-  bool interrupted = false;      ///< This is the best so far; not described.
+  std::optional<RobustFleet> fleet;  ///< The cheapest that reaches the target.
+  std::vector<RobustFleet> fleets;   ///< Those that were looked at, cheapest first.
+  std::optional<ir::Plan> plan;      ///< The winner's; none: its policy makes it.
+  bool interrupted = false;          ///< This is the best so far; not described.
 };
 void describe(config::Visitor& v, RobustResult& result);
 int exit_status(const RobustResult& result);

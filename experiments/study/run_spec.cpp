@@ -62,6 +62,14 @@ void describe(config::Visitor& v, RunSpec& spec) {
   }
 }
 
+bool knows_option(const std::string& planner, const std::string& option) {
+  const planners::PlannerEntry* entry = planners::find_planner(planner);
+  if (entry == nullptr) return false;
+  const auto options = entry->options();
+  return std::any_of(options.begin(), options.end(),
+                     [&](const planners::OptionInfo& info) { return info.name == option; });
+}
+
 void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics) {
   const planners::PlannerEntry* entry = planners::find_planner(choice.name.value);
   if (entry == nullptr) {

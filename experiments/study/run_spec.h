@@ -61,6 +61,9 @@ void describe_job(config::Visitor& v, TrainingInputs& inputs);
 void describe_profile(config::Visitor& v, TrainingInputs& inputs);
 void describe(config::Visitor& v, RunSpec& spec);
 
+/// A planner of the catalog that has an option of that name.
+bool knows_option(const std::string& planner, const std::string& option);
+
 /// Unknown planners, unknown options of a planner and values that it refuses.
 void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics);
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "experiments/study/exports.h"
+#include "experiments/study/limits.h"
 #include "experiments/study/run_tasks.h"
 #include "models/check/validate.h"
 #include "models/lower/lower.h"
@@ -197,6 +198,10 @@ SimulateResult simulate(const SimulateSettings& settings, const Call& call,
   check_exports(exports, result.inputs.front().spec.cost, diagnostics);
   diagnostics.raise();
   probe_outputs(outputs);
+  const LoadedRun& first = result.inputs.front();
+  for (const std::string& note : substitute_notes(first.cluster, first.spec.job.dtype)) {
+    call.note(note);
+  }
   std::vector<RunTask> tasks;
   for (const LoadedRun& run : result.inputs) {
     for (std::int64_t step = 0; step < settings.steps; ++step) {

@@ -43,6 +43,19 @@ TEST(Confidence, IsStudentsIntervalOfTheMean) {
   EXPECT_FALSE(std::isfinite(confidence({1}).half));
 }
 
+TEST(Confidence, FewValuesAreSaidByTheirEndsAndManyStayInsideWhatIsPossible) {
+  const Interval two = interval_of({1, 3}, 0, 10);
+  EXPECT_FALSE(std::isfinite(two.half)) << "Student's interval of two is -23 to 27";
+  EXPECT_EQ(two.low, 1);
+  EXPECT_EQ(two.high, 3);
+  const Interval five = interval_of({0.1, 0.9, 0.95, 0.99, 1}, 0, 1);
+  EXPECT_TRUE(std::isfinite(five.half));
+  EXPECT_GT(five.mean + five.half, 1);
+  EXPECT_EQ(five.high, 1);
+  EXPECT_GT(five.low, 0);
+  EXPECT_TRUE(std::isnan(interval_of({}).mean));
+}
+
 TEST(Ranking, MostTokensComeFirstAndDifferencesArePaired) {
   // Seeds differ much, policies by exactly a tenth on each.
   const PolicyRanking ranking =
@@ -53,7 +66,8 @@ TEST(Ranking, MostTokensComeFirstAndDifferencesArePaired) {
   EXPECT_EQ(ranking.standings[0].policy, "fast");
   EXPECT_EQ(ranking.standings[1].seeds, 2u);
   EXPECT_NEAR(ranking.standings[1].behind.mean, 0.1, 1e-12);
-  EXPECT_NEAR(ranking.standings[1].behind.half, 0, 1e-9);
+  EXPECT_NEAR(ranking.standings[1].behind.low, 0.1, 1e-12);
+  EXPECT_NEAR(ranking.standings[1].behind.high, 0.1, 1e-12);
   EXPECT_NEAR(ranking.standings[1].behind_previous.mean, 0.1, 1e-12);
   EXPECT_NEAR(ranking.standings[0].tokens_per_second.mean, 550, 1e-9);
   EXPECT_NEAR(ranking.standings[0].dollars_per_million, 4 / (1100 * 1e-6), 1e-6);
@@ -102,7 +116,7 @@ TEST(Ranking, WhatAPlaceOwesAddsUpToItsDistance) {
   for (const auto& [loss, share] : expected) {
     const Interval& owed = second.owed[index_of(loss)];
     EXPECT_NEAR(owed.mean, share, 1e-9) << name_of(loss);
-    EXPECT_NEAR(owed.half, 0, 1e-9) << name_of(loss);
+    EXPECT_NEAR(owed.high - owed.low, 0, 1e-9) << name_of(loss);
     sum += owed.mean;
   }
   EXPECT_NEAR(sum, (450 - 200) * 2.0 / 1000, 1e-9) << "iterations of the fastest plan";

@@ -68,8 +68,24 @@ TEST(Bind, SaysWhatDoesNotFit) {
             "the trace has 2 nodes of H800-80GB, cluster 'small' has 1\n"
             "the trace has 1 nodes of T4-16GB, cluster 'small' has 0 (GPU types: A100-80GB, "
             "H800-80GB)\n");
-  EXPECT_EQ(problems_of(header("# nodes: x A100-80GB x8\n") + "1,fail,devices:x/0-3\n"),
-            "the trace names device 2 of node 'x', node 'a' of cluster 'small' has 2\n");
+  EXPECT_EQ(
+      problems_of(header("# nodes: x A100-80GB x8\n") + "1,fail,devices:x/0-3\n"),
+      "node 'x' of the trace has 8 GPUs, node 'a' of cluster 'small', which it would be, has 2 "
+      "(a trace of this cluster, or one whose nodes have its names)\n");
+}
+
+TEST(Bind, TellsWhichNodeBecameWhich) {
+  const auto mapping = [](const std::string& text) {
+    config::Diagnostics diagnostics;
+    std::string told = "?";
+    bind(read_text(text), cluster(), {"trace", 0, 0}, diagnostics, &told);
+    return told;
+  };
+  EXPECT_EQ(mapping(header("# nodes: b x2\n# nodes: a x2\n")), "");
+  EXPECT_EQ(
+      mapping(header("# nodes: x H800-80GB\n# nodes: y{0..1} A100-80GB\n")),
+      "nodes of the trace by GPU type: x is h, y0 is a, y1 is b; 2 of one GPU stand for whole "
+      "nodes");
 }
 
 }  // namespace

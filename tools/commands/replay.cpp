@@ -41,8 +41,8 @@ void describe(config::Visitor& v, ReplaySettings& settings) {
              "be repeated",
              {.letter = 'o'});
   v.optional("seeds", settings.seeds,
-             "how many traces are drawn, or their seeds (1,2,5); default: 1. Searches draw from "
-             "them, too");
+             "how many traces are drawn, or their seeds (1,2,5); default: 5, of a trace file 1. "
+             "Searches draw from them, too");
   v.optional("plan", settings.plan, "plan file to begin with; default: the policy's own plan");
   v.optional("expected_mtbf", settings.expected_mtbf,
              "mean time between interruptions that policies count on, as in \"3 h\" (checkpoint "

@@ -30,6 +30,8 @@ using experiments::Study;
 
 constexpr Days kDefaultDays{54};  ///< Of a generated trace: the Llama 3 snapshot.
 constexpr std::int64_t kMostSeeds = 100'000;
+/// Of drawn traces: fewer say little of what is left to chance.
+constexpr std::int64_t kDefaultSeeds = 5;
 
 bool has_option(const std::string& policy, const std::string& option) {
   const planners::RecoveryEntry* entry = planners::find_policy(policy);
@@ -243,7 +245,9 @@ Study study_of_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   name.append("name", Value::scalar(short_name(cluster) + "/" + short_name(model)));
   study.set_axis("case", {std::move(name)});
   set_policies(study, args, diagnostics);
-  study.seeds = {{0}, at_flag("--seeds")};
+  const std::int64_t seeds = args.generate ? kDefaultSeeds : 1;  // A file is one trace.
+  study.seeds = {{}, at_flag("--seeds")};
+  for (std::int64_t seed = 0; seed < seeds; ++seed) study.seeds.value.push_back(seed);
   return study;
 }
 

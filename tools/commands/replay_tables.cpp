@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <system_error>
@@ -13,6 +14,7 @@
 #include "models/base/ids.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
+#include "tools/commands/intervals.h"
 #include "tools/commands/study_report.h"
 
 namespace orrery::tools {
@@ -60,15 +62,6 @@ void describe(config::Visitor& v, ReplayDocument& document) {
   v.required("unable", document.unable, "");
 }
 
-/// "92.13 ±0.40"; the second part is left out where it is not known.
-std::string with_half(const Interval& interval, double scale, int digits) {
-  if (!std::isfinite(interval.mean)) return "-";
-  std::string text = grouped(interval.mean * scale, digits);
-  if (std::isfinite(interval.half))
-    text += fmt::format(" ±{}", grouped(interval.half * scale, digits));
-  return text;
-}
-
 std::string shown(const Standing& standing) {
   return standing.axes.empty() ? standing.policy
                                : fmt::format("{} {}", standing.policy, standing.axes);
@@ -95,12 +88,23 @@ std::vector<Standing> of_case(const PolicyRanking& ranking, const std::string& n
 
 /// The traces do not tell it from the one before it in the ranking.
 bool is_tied(const Standing& standing) {
-  return std::abs(standing.behind_previous.mean) <= standing.behind_previous.half;
+  return standing.behind_previous.low <= 0 && standing.behind_previous.high >= 0;
+}
+
+/// By more than what one plan varies by from trace to trace.
+bool plans_differ(const std::vector<Standing>& standings) {
+  constexpr double kNoticed = 1.01;
+  const auto [least, most] =
+      std::minmax_element(standings.begin(), standings.end(), [](const auto& a, const auto& b) {
+        return a.undisturbed_tokens_per_second < b.undisturbed_tokens_per_second;
+      });
+  return most->undisturbed_tokens_per_second > kNoticed * least->undisturbed_tokens_per_second;
 }
 
 std::string ranking_table(const std::vector<Standing>& standings) {
   Table table;
-  table.number("#").column("policy").number("tokens/s").number("behind %").number("goodput %");
+  table.number("#").column("policy").number("tokens/s").number("undisturbed");
+  table.number("behind %").number("goodput %");
   table.number("ETTR %").number("tokens, billion").number("$/M tokens").number("interruptions");
   table.number("stall %").number("lost iterations");
   std::size_t place = 0;
@@ -109,18 +113,25 @@ std::string ranking_table(const std::vector<Standing>& standings) {
     const bool tied = ++place > 1 && is_tied(standing);
     ties |= tied;
     table.row({fmt::format("{}{}", tied ? "~" : "", place), shown(standing),
-               with_half(standing.tokens_per_second, 1, 0),
-               place == 1 ? "" : with_half(standing.behind, 100, 2),
-               with_half(standing.goodput, 100, 2), with_half(standing.ettr, 100, 2),
+               interval_cell(standing.tokens_per_second, 1, 0),
+               grouped(standing.undisturbed_tokens_per_second, 0),
+               place == 1 ? "" : interval_cell(standing.behind, 100, 2),
+               interval_cell(standing.goodput, 100, 2), interval_cell(standing.ettr, 100, 2),
                grouped(standing.tokens * 1e-9, 3), grouped(standing.dollars_per_million, 3),
                grouped(standing.interruptions, 1), grouped(100 * stall(standing), 2),
                grouped(standing.lost_iterations, 1)});
   }
   std::string text = table.text(0, colors());
+  if (plans_differ(standings)) {
+    text +=
+        "Policies begin with different plans (undisturbed: tokens/s of the fastest plan of each, "
+        "as "
+        "if nothing happened), so that the order is of plans, too; --plan gives all the same one\n";
+  }
   if (ties) {
     text +=
-        "~ not told from the one before: the 95 % interval of their difference, seed by seed, "
-        "holds 0\n";
+        "~ not told from the one before: the interval of their difference, seed by seed, holds "
+        "0\n";
   }
   return text;
 }
@@ -159,7 +170,7 @@ std::string owed_table(const std::vector<Standing>& standings) {
     double sum = 0;
     for (const Interval& each : standing.owed) sum += each.mean;
     cells.push_back(grouped(100 * sum, 2));
-    for (const Interval& each : standing.owed) cells.push_back(with_half(each, 100, 2));
+    for (const Interval& each : standing.owed) cells.push_back(interval_cell(each, 100, 2));
     table.row(std::move(cells));
   }
   return table.text(0, colors()) +

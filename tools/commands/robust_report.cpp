@@ -34,8 +34,8 @@ std::string spares_name(std::int64_t spares) {
 }
 
 std::string checkpoints_text(const RobustCandidate& candidate) {
-  if (candidate.checkpoints.empty()) return "no checkpoints";
-  return "checkpoints to " + fmt::format("{}", fmt::join(candidate.checkpoints, ", "));
+  if (candidate.checkpoints.empty()) return "none";
+  return fmt::format("to {}", fmt::join(candidate.checkpoints, ", "));
 }
 
 std::string money(double dollars) { return "$" + grouped(dollars, 0); }
@@ -136,7 +136,35 @@ std::string objective_name(const RobustResult& result) {
   return result.objective == experiments::RobustObjective::tokens ? "tokens" : "tokens per dollar";
 }
 
+/// Fleets that could be rented: those that were tried, and how many cannot reach the target.
+std::string fleets_text(const RobustResult& result) {
+  if (result.fleets.empty()) return "";
+  Table table;
+  table.column("fleet").number("GPUs").number("$/h").number("bound, tokens/s").number("tokens/s");
+  std::size_t passed = 0;
+  for (const experiments::RobustFleet& fleet : result.fleets) {
+    if (!fleet.tried) {
+      ++passed;
+      continue;
+    }
+    table.row({fleet.nodes, std::to_string(fleet.gpus), grouped(fleet.dollars_per_hour, 2),
+               grouped(fleet.most_tokens_per_second, 0),
+               fleet.tokens_per_second ? interval_cell(*fleet.tokens_per_second, 1, 0)
+                                       : "its plans are too slow"});
+  }
+  const std::string verdict =
+      result.fleet
+          ? fmt::format("Rent {}: ${} an hour at list or spot prices of the cluster file.\n",
+                        result.fleet->nodes, grouped(result.fleet->dollars_per_hour, 2))
+          : "No fleet on offer reaches the target.\n";
+  return section("Fleets, cheapest first", table.text(0, colors())) +
+         fmt::format("{} cheaper or as cheap passed over: no plan on them can be fast enough\n",
+                     counted(passed, "fleet")) +
+         verdict + "\n";
+}
+
 std::string nothing_text(const RobustResult& result) {
+  if (!result.fleets.empty()) return fleets_text(result);
   return head(result) + "\nNo policy can run any plan.\n" + rest_text(result);
 }
 
@@ -147,7 +175,7 @@ std::string robust_text(const RobustResult& result) {
   std::string text = head(result) + "\n";
   text +=
       section(fmt::format("Judged on {} other traces", result.best->replays), judged_table(result));
-  text += "\n" + checkpoints_text(*result.best) + "\n";
+  text += "Checkpoints of the chosen: " + checkpoints_text(*result.best) + "\n";
   text +=
       "\n" + section(fmt::format("Candidates, after {} replays{}", result.replays,
                                  result.settled ? ": the first is told from all finalists" : ""),
@@ -158,7 +186,7 @@ std::string robust_text(const RobustResult& result) {
 std::string advice_text(const RobustResult& result) {
   if (!result.best) return nothing_text(result);
   const RobustCandidate& best = *result.best;
-  std::string text = head(result) + "\n";
+  std::string text = fleets_text(result) + head(result) + "\n";
   text += fmt::format("Plan: {}\n", best.plan) + alternatives_text(result, "plan", "", 3);
   text += fmt::format("Recovery policy: {}\n", best.policy) +
           alternatives_text(result, "policy", "", 3);

@@ -467,14 +467,18 @@ class Trace(Case):
             piped = self.succeed("trace", "stats", "/dev/stdin", stdin=file)
         self.assertEqual(piped, self.succeed("trace", "stats", "tests/traces/small.csv"))
 
-    def test_commands_of_the_guide_run(self):
-        text = (ROOT / "docs/howto/import-a-trace.md").read_text(encoding="utf-8")
+    def run_guide(self, name, least):
+        text = (ROOT / "docs/howto" / name).read_text(encoding="utf-8")
         commands = [line.strip() for line in text.splitlines() if line.startswith("    tools/")]
-        self.assertGreaterEqual(len(commands), 6)
+        self.assertGreaterEqual(len(commands), least)
         for command in commands:
             words = shlex.split(command.replace("/tmp/", f"{self.folder}/"))
             with self.subTest(command):
                 self.succeed(*words[1:])
+
+    def test_commands_of_the_guides_run(self):
+        self.run_guide("import-a-trace.md", 6)
+        self.run_guide("robust-planning.md", 3)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,166 @@
+// Are plan, policy, interval and spares chosen together, the same way each time?
+#include "experiments/study/robust_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "experiments/study/json.h"
+#include "tests/experiments/replay_support.h"
+
+namespace orrery::experiments::robust_plan_test {
+namespace {
+
+/// Four nodes of two GPUs that come and go, a small model, traces of half an hour.
+struct World : support::ExperimentFolder {
+  World() {
+    write_text_file(folder / "quad.yaml",
+                    support::replaced(support::kReplayCluster, "count: 2\n", "count: 4\n"));
+    write_text_file(folder / "restless.yaml", support::kGenerator);
+    settings.job.cluster = folder / "quad.yaml";
+    settings.job.model = "gpt3_125m";
+    settings.job.set_default("global_batch", 16);
+    settings.job.set_default("sequence_length", 512);
+    settings.judge.cache.folder = "off";
+    settings.planners = {"megatron_grid"};
+    settings.choices.trace = folder / "restless.yaml";
+    settings.choices.days = Days{0.5 / 24};
+    settings.choices.policies = {"checkpoint_restart", "hetu", "varuna"};
+    settings.choices.spares = 1;
+    settings.choices.replays = 40;
+    settings.choices.seeds = 3;
+  }
+  RobustSettings settings;
+};
+
+TEST(RobustPlan, ChoosesAmongPlansPoliciesIntervalsAndSpares) {
+  World world;
+  world.settings.output = world.folder / "best.yaml";
+  const RobustResult result = robust_plan(world.settings, {});
+  ASSERT_TRUE(result.best);
+  EXPECT_EQ(exit_status(result), 0);
+  EXPECT_LE(result.replays, 40);
+  EXPECT_EQ(result.best->replays, 3);
+  std::set<std::string> plans, policies;
+  std::set<double> intervals;
+  std::set<std::int64_t> spares;
+  for (const RobustCandidate& one : result.candidates) {
+    plans.insert(one.plan);
+    policies.insert(one.policy);
+    intervals.insert(one.interval);
+    spares.insert(one.spare_nodes);
+    EXPECT_GT(one.replays, 0);
+    EXPECT_LE(one.tokens_per_second.mean, one.undisturbed_tokens_per_second * (1 + 1e-9));
+  }
+  EXPECT_GE(plans.size(), 2u);
+  EXPECT_EQ(policies.size(), 3u);
+  EXPECT_EQ(intervals, (std::set<double>{0.5, 1, 2}));
+  EXPECT_TRUE(spares.contains(0) && spares.contains(1));
+  ASSERT_TRUE(result.plan_then_policy && result.gain && result.runner_up && result.lead);
+  EXPECT_EQ(result.plan_then_policy->interval, 1);
+  // What is judged is not what was chosen by, and both are of the same traces.
+  EXPECT_NE(result.best->tokens_per_second.mean, result.candidates.front().tokens_per_second.mean);
+  EXPECT_NEAR(result.best->tokens_per_second.mean / result.runner_up->tokens_per_second.mean - 1,
+              result.lead->mean, 0.2);
+  EXPECT_TRUE(support::fs::exists(*world.settings.output));
+}
+
+TEST(RobustPlan, IsTheSameEachTimeAndDependsOnTheSeed) {
+  World world;
+  world.settings.choices.replays = 16;
+  const std::string once = to_json(robust_plan(world.settings, {}));
+  EXPECT_EQ(to_json(robust_plan(world.settings, {})), once);
+  world.settings.judge.seed = 1;
+  EXPECT_NE(to_json(robust_plan(world.settings, {})), once);
+}
+
+TEST(RobustPlan, RememberedReplaysAreTheSame) {
+  World world;
+  world.settings.choices.replays = 12;
+  const std::string fresh = to_json(robust_plan(world.settings, {}));
+  world.settings.judge.cache.folder = world.folder / "cache";
+  EXPECT_EQ(to_json(robust_plan(world.settings, {})), fresh);
+  EXPECT_EQ(to_json(robust_plan(world.settings, {})), fresh);
+}
+
+TEST(RobustPlan, WhatIsWrongIsSaidAtItsSetting) {
+  World world;
+  world.settings.choices.policies = {"checkpoint_restrat"};
+  world.settings.choices.plans = {"nowhere.yaml"};
+  world.settings.choices.runtime = {{"start_nod", "3 s"}};
+  world.settings.planners = {"megatron"};
+  try {
+    robust_plan(world.settings, {});
+    FAIL();
+  } catch (const config::ConfigError& error) {
+    std::set<std::string> at;
+    for (const config::Problem& problem : error.problems) at.insert(problem.at.file);
+    EXPECT_TRUE(at.contains("--policy") && at.contains("--planner") && at.contains("--runtime"));
+  }
+}
+
+TEST(RobustPlan, WithoutATraceThereIsNothingToWithstand) {
+  World world;
+  world.settings.choices.trace.reset();
+  EXPECT_THROW(robust_plan(world.settings, {}), config::ConfigError);
+}
+
+TEST(RobustPlan, ScalesFailuresToTheTimeBetweenThem) {
+  World world;
+  world.settings.choices.trace = "llama3";
+  world.settings.choices.days = Days{0.25};
+  world.settings.choices.policies = {"checkpoint_restart"};
+  world.settings.choices.replays = 12;
+  world.settings.choices.mtbf = Seconds{3600};
+  const RobustResult often = robust_plan(world.settings, {});
+  world.settings.choices.mtbf = Seconds{6 * 3600};
+  const RobustResult seldom = robust_plan(world.settings, {});
+  ASSERT_TRUE(often.best && seldom.best);
+  EXPECT_GT(often.candidates.front().interruptions, seldom.candidates.front().interruptions);
+  world.settings.choices.trace = world.folder / "restless.yaml";
+  EXPECT_THROW(robust_plan(world.settings, {}), config::ConfigError) << "spot nodes alone";
+}
+
+TEST(RobustPlan, RentsTheCheapestFleetThatReachesTheTarget) {
+  World world;
+  world.settings.choices.policies = {"hetu"};
+  world.settings.choices.replays = 8;
+  world.settings.choices.rent = "1..8 of A100";
+  world.settings.choices.spares = 0;
+  world.settings.choices.target_rate = 1;
+  RobustResult result = robust_plan(world.settings, {});
+  ASSERT_TRUE(result.fleet);
+  EXPECT_EQ(result.fleet->gpus, 2) << "a node is rented whole";
+  const double reached = result.best->tokens_per_second.mean;
+  world.settings.choices.target_rate = 1.2 * reached;
+  result = robust_plan(world.settings, {});
+  ASSERT_TRUE(result.fleet);
+  EXPECT_GT(result.fleet->gpus, 2);
+  EXPECT_GE(result.best->tokens_per_second.mean, 1.2 * reached);
+  for (const RobustFleet& fleet : result.fleets) {
+    EXPECT_LE(fleet.dollars_per_hour, result.fleet->dollars_per_hour);
+    if (fleet.tokens_per_second) {
+      EXPECT_LE(fleet.tokens_per_second->mean, fleet.most_tokens_per_second);
+    }
+  }
+  world.settings.choices.target_rate = 1e9;
+  result = robust_plan(world.settings, {});
+  EXPECT_FALSE(result.fleet);
+  EXPECT_EQ(exit_status(result), 1);
+  EXPECT_EQ(result.fleets.size(), 4u);
+  for (const RobustFleet& fleet : result.fleets) EXPECT_FALSE(fleet.tried);
+  world.settings.choices.rent = "1..8 of A10G";
+  EXPECT_THROW(robust_plan(world.settings, {}), config::ConfigError);
+}
+
+TEST(RobustPlan, ACanceledCallSaysSo) {
+  World world;
+  Call call;
+  call.cancellation.request();
+  const RobustResult result = robust_plan(world.settings, call);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(exit_status(result), kInterrupted);
+}
+
+}  // namespace
+}  // namespace orrery::experiments::robust_plan_test
