@@ -123,6 +123,13 @@ TEST(RobustPlan, ScalesFailuresToTheTimeBetweenThem) {
 
 TEST(RobustPlan, RentsTheCheapestFleetThatReachesTheTarget) {
   World world;
+  // A network on which more nodes train more.
+  const std::string quad = read_text_file(world.folder / "quad.yaml");
+  write_text_file(world.folder / "quad.yaml",
+                  support::replaced(quad, "ethernet-1GBps", "infiniband-200"));
+  world.settings.job.changes.clear();
+  world.settings.job.set_default("global_batch", 128);
+  world.settings.job.set_default("sequence_length", 512);
   world.settings.choices.policies = {"hetu"};
   world.settings.choices.replays = 8;
   world.settings.choices.rent = "1..8 of A100";

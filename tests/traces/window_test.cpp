@@ -73,7 +73,9 @@ TEST(Window, KeepsWhatIsSlowAndWhatWasAnnounced) {
       EXPECT_EQ(event.factor, 0.5);
     }
     if (event.kind == ir::EventKind::notice) notice = event.notice;
-    if (event.kind == ir::EventKind::leave) EXPECT_EQ(event.time, Instant{40 * kSecond});
+    if (event.kind == ir::EventKind::leave) {
+      EXPECT_EQ(event.time, Instant{40 * kSecond});
+    }
   }
   EXPECT_EQ(slow, 1);
   EXPECT_EQ(notice.count, 40 * kSecond);

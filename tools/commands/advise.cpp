@@ -19,7 +19,7 @@ extern const Command kAdvise;
 const Command kAdvise = command<experiments::robust_plan, print_advice>(
     "advise", "Spares, checkpoint interval, recovery policy and plan for a cluster that fails",
     "advise --cluster a100_8 --model gpt3_1.3b --global-batch 64 --sequence-length 1024 --trace "
-    "llama3 --mtbf \"6 h\" --days 2",
+    "llama3 --mtbf 6h --days 2",
     "Exit code 1: no policy can run.");
 
 }  // namespace orrery::tools

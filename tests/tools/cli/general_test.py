@@ -16,7 +16,7 @@ from support import HEXISCALE, JOB, MEGATRON, ROOT, WHERE, Case, orrery
 
 
 COMMANDS = ["run", "plan", "simulate", "validate", "diff", "list", "schema", "mixed-length",
-            "switch", "replay", "execute", "calibrate", "annotate"]
+            "switch", "replay", "execute", "calibrate", "annotate", "advise"]
 
 
 def examples():
