@@ -246,10 +246,8 @@ class RobustSearch {
         race_({.budget = choices_.replays, .most = base_->traces.varies() ? 64 : 1}) {}
 
   RobustResult run();
-  /// Plans, of which none trains as many tokens per second even if nothing happens: nothing is
-  /// replayed.
+  /// What the fastest plan must reach undisturbed; if it does not, nothing is replayed.
   void needs(double tokens_per_second) { target_ = tokens_per_second; }
-  const models::Cluster& cluster() const { return run_.cluster; }
 
  private:
   void make_plans();
@@ -268,7 +266,6 @@ class RobustSearch {
   void judge();
   Interval behind(const Arm& arm, const Arm& best) const;
   void note_alternatives();
-  const Arm& arm_of(std::size_t candidate) const { return arms_[candidate]; }
   void show(const std::string& message) const;
 
   const RobustSettings& settings_;

@@ -29,11 +29,11 @@ extern const Command kAnnotate;
 extern const Command kAdvise;
 
 std::span<const Command* const> commands() {
-  static const std::array list = {&kRun,    &kPlan,    &kSimulate,      &kValidate,   &kDiff,
-                                  &kList,   &kSchema,  &kMixedLength,   &kSwitch,     &kImport,
-                                  &kExport, &kReplay,  &kTraceGenerate, &kTraceStats, &kTraceImport,
-                                  &kNetlab, &kExecute, &kExecuteAgent,  &kCompare,    &kCalibrate,
-                                  &kTwin,   &kAnnotate, &kAdvise};
+  static const std::array list = {
+      &kRun,           &kPlan,        &kSimulate,    &kValidate, &kDiff,    &kList,
+      &kSchema,        &kMixedLength, &kSwitch,      &kImport,   &kExport,  &kReplay,
+      &kTraceGenerate, &kTraceStats,  &kTraceImport, &kNetlab,   &kExecute, &kExecuteAgent,
+      &kCompare,       &kCalibrate,   &kTwin,        &kAnnotate, &kAdvise};
   return list;
 }
 

@@ -68,12 +68,13 @@ def main():
                      if index == 0 else None)
         gain = result["gain"]
         top = max(result[key]["tokens_per_dollar"]["high"] for key in ("best", "plan_then_policy"))
-        axis.text(index, top / reference + 0.03, f"{100 * gain['mean']:+.1f} %", ha="center",
-                  fontsize=7)
+        low, high = 100 * gain["low"], 100 * gain["high"]
+        axis.text(index, top / reference + 0.03,
+                  f"{100 * gain['mean']:+.1f} %\n({low:.1f} to {high:.1f})", ha="center", fontsize=6)
     axis.set_xticks(range(len(results)), [NAMES.get(case, case) for case in results])
     axis.set_ylabel("tokens per dollar\n(plan, then policy = 1)")
     axis.set_ylim(bottom=0)
-    axis.margins(y=0.18)
+    axis.margins(y=0.28)
     axis.grid(axis="y")
     figure.legend(loc="upper center", ncol=2)
     figure.tight_layout(rect=(0, 0, 1, 0.92))
