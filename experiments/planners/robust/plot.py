@@ -11,8 +11,8 @@ sys.path.insert(0, str(ROOT / "experiments"))
 import style  # noqa: E402
 from style import plt  # noqa: E402
 
-NAMES = {"llama3": "Llama 3\n16,384 H100", "spot_generated": "spot, generated\n240 mixed GPUs",
-         "spot_gcp_mixed": "spot, Google Cloud\n64 A100 + 80 V100"}
+NAMES = {"spot_gcp_mixed": "spot, Google Cloud\n64 A100 + 80 V100", "spot_bamboo": "spot, as AWS's p3\n32 V100",
+         "failures": "failures each 3 h\n8 A100 + 8 H800"}
 
 
 def line(cells):
@@ -53,7 +53,7 @@ def main():
     Path(arguments.out, "table.md").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
     style.use()
-    figure, axis = plt.subplots(figsize=(style.COLUMN, 2.1))
+    figure, axis = plt.subplots(figsize=(style.COLUMN, 2.2))
     for index, result in enumerate(results.values()):
         reference = result["plan_then_policy"]["tokens_per_dollar"]["mean"]
         for shift, key, color, hatch in ((-0.2, "plan_then_policy", "#E69F00", "////"),
@@ -71,7 +71,7 @@ def main():
         low, high = 100 * gain["low"], 100 * gain["high"]
         axis.text(index, top / reference + 0.03,
                   f"{100 * gain['mean']:+.1f} %\n({low:.1f} to {high:.1f})", ha="center", fontsize=6)
-    axis.set_xticks(range(len(results)), [NAMES.get(case, case) for case in results])
+    axis.set_xticks(range(len(results)), [NAMES.get(case, case) for case in results], fontsize=5.5)
     axis.set_ylabel("tokens per dollar\n(plan, then policy = 1)")
     axis.set_ylim(bottom=0)
     axis.margins(y=0.28)
