@@ -79,7 +79,7 @@ def run(*, manifest: str | PathLike[str] | Record, results: str | PathLike[str] 
     """Run an experiment: all runs of a manifest, and the figure that they end in."""
     ...
 
-def plan(*, planner: Sequence[str | PathLike[str] | Record] | str, option: Mapping[str,
+def plan(*, planner: Sequence[str | PathLike[str] | Record] | str = ..., option: Mapping[str,
          str | PathLike[str] | Record] = ..., work_budget: int | None = ...,
          output: str | PathLike[str] | Record | None = ...,
          timeline: str | PathLike[str] | Record | None = ...,
@@ -99,9 +99,20 @@ def plan(*, planner: Sequence[str | PathLike[str] | Record] | str, option: Mappi
          scale_efficiency: float = ..., scale_compute: float = ..., price: Mapping[str,
          float] = ..., scale_network: float = ..., scale_node: float = ...,
          scale_latency: float = ..., link: Mapping[str, float | str] = ...,
-         without: Sequence[str | PathLike[str] | Record] | str = ..., explain: bool = ...,
-         full: bool = ..., progress: Callable[[dict[str, Any]],
-         Any] | None = ...) -> results.PlanResult:
+         without: Sequence[str | PathLike[str] | Record] | str = ...,
+         robust: str | PathLike[str] | Record | None = ...,
+         format: str | PathLike[str] | Record | None = ..., set: Mapping[str, Any] = ...,
+         days: str | Mapping[str, Any] | None = ..., repeat: bool = ..., ignore_leaves: bool = ...,
+         mtbf: float | str | None = ..., policy: Sequence[str | PathLike[str] | Record] | str = ...,
+         policy_option: Mapping[str, str | PathLike[str] | Record] = ...,
+         objective: Literal["tokens", "tokens_per_dollar"] = ..., spares: int = ...,
+         intervals: Sequence[float] | str = ...,
+         plan: Sequence[str | PathLike[str] | Record] | str = ..., replays: int = ...,
+         seeds: int = ..., rent: str | PathLike[str] | Record | None = ...,
+         target_rate: float | None = ..., prices: Literal["on_demand", "spot"] = ...,
+         background_transfers: Literal["ignored", "simulated"] = ..., runtime: Mapping[str,
+         str | PathLike[str] | Record] = ..., explain: bool = ..., full: bool = ...,
+         progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.PlanResult:
     """Make a plan with one planner or several, and simulate it."""
     ...
 
@@ -378,4 +389,41 @@ def annotate(*, plan: str | PathLike[str] | Record,
              scale_profile: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str,
              Any]], Any] | None = ...) -> results.AnnotateResult:
     """Show a plan's sharding annotations and what its communication resolves to."""
+    ...
+
+def advise(*, trace: str | PathLike[str] | Record | None = ...,
+           format: str | PathLike[str] | Record | None = ..., set: Mapping[str, Any] = ...,
+           days: str | Mapping[str, Any] | None = ..., repeat: bool = ...,
+           ignore_leaves: bool = ..., mtbf: float | str | None = ...,
+           policy: Sequence[str | PathLike[str] | Record] | str = ..., policy_option: Mapping[str,
+           str | PathLike[str] | Record] = ..., objective: Literal["tokens",
+           "tokens_per_dollar"] = ..., spares: int = ..., intervals: Sequence[float] | str = ...,
+           plan: Sequence[str | PathLike[str] | Record] | str = ..., replays: int = ...,
+           seeds: int = ..., rent: str | PathLike[str] | Record | None = ...,
+           target_rate: float | None = ..., prices: Literal["on_demand", "spot"] = ...,
+           background_transfers: Literal["ignored", "simulated"] = ..., runtime: Mapping[str,
+           str | PathLike[str] | Record] = ...,
+           planner: Sequence[str | PathLike[str] | Record] | str = ..., option: Mapping[str,
+           str | PathLike[str] | Record] = ..., work_budget: int | None = ...,
+           output: str | PathLike[str] | Record | None = ...,
+           cluster: str | PathLike[str] | Record | None = ...,
+           model: str | PathLike[str] | Record | None = ...,
+           job: str | PathLike[str] | Record | None = ..., global_batch: Any = ...,
+           sequence_length: Any = ..., dtype: Any = ..., recompute: Any = ...,
+           zero_stages: Any = ..., schedules: Any = ..., max_tensor_parallel: Any = ...,
+           max_micro_batch_size: Any = ..., sequence_parallel: Any = ...,
+           profile: str | PathLike[str] | Record | None = ...,
+           scale_profile: str | PathLike[str] | Record | None = ..., cost: Literal["simulator",
+           "hexiscale_public_code", "hexiscale_paper"] = ..., seed: int = ..., jitter: float = ...,
+           step_jitter: float = ..., link_jitter: float = ...,
+           straggler: Sequence[str | Mapping[str, Any]] | str = ...,
+           slow_link: Sequence[str | Mapping[str, Any]] | str = ..., inner: Literal["automatic",
+           "closed_form", "aggregated", "per_block"] = ..., ring: Literal["aggregated",
+           "stepwise"] = ..., expanded: bool = ..., cache: str | PathLike[str] | Record = ...,
+           efficiency: Mapping[str, float] = ..., scale_efficiency: float = ...,
+           scale_compute: float = ..., price: Mapping[str, float] = ..., scale_network: float = ...,
+           scale_node: float = ..., scale_latency: float = ..., link: Mapping[str,
+           float | str] = ..., without: Sequence[str | PathLike[str] | Record] | str = ...,
+           progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.AdviseResult:
+    """Spares, checkpoint interval, recovery policy and plan for a cluster that fails."""
     ...

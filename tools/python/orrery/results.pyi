@@ -11,6 +11,33 @@ class Result:
     def to_dict(self) -> dict[str, Any]: ...
     def to_frame(self) -> Any: ...
 
+class AdviseResult(Result):
+    cluster: str
+    model: str
+    trace: str
+    objective: Literal["tokens", "tokens_per_dollar"]
+    horizon: float
+    best: Candidate | None
+    runner_up: Candidate | None
+    plan_then_policy: Candidate | None
+    lead: Interval | None
+    gain: Interval | None
+    settled: bool
+    alternatives: list[Alternative]
+    candidates: list[Candidate]
+    unable: list[str]
+    without_plan: list[str]
+    replays: int
+    judging_replays: int
+    fleet: Fleet | None
+    fleets: list[Fleet]
+
+class Alternative(Result):
+    what: str
+    value: str
+    behind: Interval
+    replays: int
+
 class AnnotateResult(Result):
     cluster: str
     model: str
@@ -59,6 +86,23 @@ class CalibrateResult(Result):
     disturbed: int
     entries: list[FitEntry]
     warnings: list[str]
+
+class Candidate(Result):
+    plan: str
+    policy: str
+    options: str
+    interval: float
+    spare_nodes: int
+    iteration_seconds: float | None
+    replays: int
+    tokens_per_second: Interval
+    tokens_per_dollar: Interval
+    behind: Interval
+    undisturbed_tokens_per_second: float
+    dollars_per_day: float
+    interruptions: float
+    wall: dict[str, float]
+    checkpoints: list[str]
 
 class CauseCount(Result):
     kind: str
@@ -167,6 +211,14 @@ class FitParameter(Result):
     value: float
     unit: str
 
+class Fleet(Result):
+    nodes: str
+    gpus: int
+    dollars_per_hour: float
+    most_tokens_per_second: float
+    tokens_per_second: Interval | None
+    tried: bool
+
 class GenerationComparison(Result):
     generation: int
     problem: str
@@ -200,6 +252,12 @@ class ImportResult(Result):
 class Infeasible(Result):
     constraint: str
     witness: str
+
+class Interval(Result):
+    mean: float
+    half_width_95: float
+    low: float
+    high: float
 
 class LabNode(Result):
     node: str
@@ -298,6 +356,7 @@ class PlanResult(Result):
     model: str
     best: str | None
     planners: list[Report]
+    robust: RobustPlan | None
 
 class Planner(Result):
     name: str
@@ -354,6 +413,27 @@ class Report(Result):
     ops: int
     simulated_pipelines: int
     plan: Plan | None
+
+class RobustPlan(Result):
+    cluster: str
+    model: str
+    trace: str
+    objective: Literal["tokens", "tokens_per_dollar"]
+    horizon: float
+    best: Candidate | None
+    runner_up: Candidate | None
+    plan_then_policy: Candidate | None
+    lead: Interval | None
+    gain: Interval | None
+    settled: bool
+    alternatives: list[Alternative]
+    candidates: list[Candidate]
+    unable: list[str]
+    without_plan: list[str]
+    replays: int
+    judging_replays: int
+    fleet: Fleet | None
+    fleets: list[Fleet]
 
 class Run(Result):
     run: str
