@@ -72,7 +72,7 @@ class Frontier:
                 bound = self.bound(case, job)
                 cells += [f"{best:.4g} s (`{planner}`)", f"{own:.4g} s",
                           f"{100 * (own / best - 1):+.1f} %", f"{own / bound:.2f}"]
-            shown = next(self.rows[case, job, OWN] for job in JOBS if (case, job, OWN) in self.rows)
+            shown = next(row for key, row in self.rows.items() if key[0] == case)
             rows.append([f"`{shown['cluster']}`, {shown['model']}", *cells])
         head = ["cluster, model"]
         for words in JOBS.values():
@@ -90,7 +90,7 @@ class Frontier:
 
 def draw(found, out):
     style.use()
-    figure, panels = plt.subplots(1, len(JOBS), figsize=(style.PAGE, 2.8), sharey=True)
+    figure, panels = plt.subplots(1, len(JOBS), figsize=(style.PAGE, 3.0), sharey=True)
     for axes, (job, words) in zip(panels, JOBS.items()):
         cases = [case for case, which in found.compared() if which == job]
         for place, case in enumerate(cases):
