@@ -91,8 +91,8 @@ void describe(config::Visitor& v, OrrerySettings& s) {
       "For whom the plan must be executable. megatron: one tensor-parallel degree, pipelines "
       "that are alike, whose stages may have unequal layers, 1F1B, ZeRO-1 at most, one kind of "
       "recomputation, ranks of a node in one run, so that orrery export can write it; flagscale: "
-      "as megatron, but with a degree for each run of stages of one GPU type, and no virtual stages; "
-      "executor: Orrery's own (Megatron's sequence parallelism alone, no ZeRO-3 with tied "
+      "as megatron, but with a degree for each run of stages of one GPU type, and no virtual "
+      "stages; executor: Orrery's own (Megatron's sequence parallelism alone, no ZeRO-3 with tied "
       "embeddings).");
   v.optional("objective", s.objective,
              "time of an iteration, or dollars for it: GPUs that a plan leaves out cost nothing.");
