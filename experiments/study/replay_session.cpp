@@ -352,6 +352,7 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
       {.horizon = horizon,
        .measured_planning = options.planning_time == PlanningTime::measured,
        .spot_prices = options.prices == Prices::spot,
+       .record_spans = true,
        .background_transfers = options.background_transfers == BackgroundTransfers::simulated},
       [&](Instant reached) {
         on_progress(static_cast<double>(reached.nanoseconds) /

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
@@ -81,6 +82,36 @@ std::string points_csv(const sim::ReplayResult& result) {
         csv_line({std::to_string(point.at.nanoseconds), std::to_string(point.iterations),
                   std::to_string(point.iterations * tokens), std::to_string(point.live),
                   std::to_string(point.in_plan), fmt::format("{:.10g}", point.samples_per_second)});
+  }
+  return text;
+}
+
+/// Where the time of each of kSlices equal parts of the horizon went, for charts over time. Within
+/// a stretch between two events the parts of a bucket are one piece (ReplaySpan).
+std::string buckets_csv(const sim::ReplayResult& result) {
+  constexpr std::int64_t kSlices = 200;
+  const auto edge = [&](std::int64_t k) {
+    return result.horizon.count / kSlices * k + result.horizon.count % kSlices * k / kSlices;
+  };
+  std::vector<std::array<std::int64_t, sim::kBuckets>> slices(kSlices);
+  std::int64_t slice = 0;
+  for (const sim::ReplaySpan& span : result.spans) {
+    for (std::int64_t at = span.start.nanoseconds; at < span.end.nanoseconds;) {
+      while (edge(slice + 1) <= at) ++slice;
+      const std::int64_t to = std::min(span.end.nanoseconds, edge(slice + 1));
+      slices[static_cast<std::size_t>(slice)][index_of(span.bucket)] += to - at;
+      at = to;
+    }
+  }
+  std::vector<std::string> cells = {"from_ns", "to_ns"};
+  for (const sim::Bucket bucket : buckets()) cells.push_back(wall_column(bucket));
+  std::string text = csv_line(cells);
+  for (std::int64_t k = 0; k < kSlices; ++k) {
+    cells = {std::to_string(edge(k)), std::to_string(edge(k + 1))};
+    for (const std::int64_t part : slices[static_cast<std::size_t>(k)]) {
+      cells.push_back(std::to_string(part));
+    }
+    text += csv_line(cells);
   }
   return text;
 }
@@ -169,7 +200,8 @@ std::vector<std::string> replay_columns(const Study& study) {
   return columns;
 }
 
-/// effective.yaml, profile_entries.txt, points.csv, interruptions.csv and summary.json.
+/// effective.yaml, profile_entries.txt, points.csv, buckets.csv, interruptions.csv and
+/// summary.json.
 RunSeconds fill_replay(const std::string& folder, const LoadedReplayCase& loaded,
                        const ReplayRun& run, const Identity& identity,
                        const models::AnswerStore* answers,
@@ -181,6 +213,7 @@ RunSeconds fill_replay(const std::string& folder, const LoadedReplayCase& loaded
   for (const std::string& line : outcome.profile_entries) entries += line + "\n";
   write_text_file(folder + "/profile_entries.txt", entries);
   write_text_file(folder + "/points.csv", points_csv(outcome.result));
+  write_text_file(folder + "/buckets.csv", buckets_csv(outcome.result));
   write_text_file(folder + "/interruptions.csv", interruptions_csv(outcome.result));
   Json summary = begin_summary(identity.hash(), outcome.infeasible);
   if (!outcome.infeasible) summary.update(result_json(outcome.result));

@@ -38,9 +38,10 @@ TEST(ReplayStudy, RunsGoByPolicyThenPointThenSeed) {
     EXPECT_EQ(rows[i].at("policy_name"), "checkpoint_restart");
     EXPECT_EQ(rows[i].at("seed"), std::to_string(i % 2 + 1));
     EXPECT_EQ(rows[i].at("nvme.interval"), i < 2 ? "" : i < 4 ? "60" : "300");
-    EXPECT_EQ(support::names_in(experiment.results() + "/runs/" + rows[i].at("run")),
-              (std::vector<std::string>{"effective.yaml", "interruptions.csv", "log.txt",
-                                        "points.csv", "profile_entries.txt", "summary.json"}));
+    EXPECT_EQ(
+        support::names_in(experiment.results() + "/runs/" + rows[i].at("run")),
+        (std::vector<std::string>{"buckets.csv", "effective.yaml", "interruptions.csv", "log.txt",
+                                  "points.csv", "profile_entries.txt", "summary.json"}));
   }
 }
 

@@ -16,6 +16,7 @@ extern const Command kSwitch;
 extern const Command kImport;
 extern const Command kExport;
 extern const Command kReplay;
+extern const Command kReport;
 extern const Command kTraceGenerate;
 extern const Command kTraceStats;
 extern const Command kTraceImport;
@@ -30,10 +31,10 @@ extern const Command kAdvise;
 
 std::span<const Command* const> commands() {
   static const std::array list = {
-      &kRun,           &kPlan,        &kSimulate,    &kValidate, &kDiff,    &kList,
-      &kSchema,        &kMixedLength, &kSwitch,      &kImport,   &kExport,  &kReplay,
-      &kTraceGenerate, &kTraceStats,  &kTraceImport, &kNetlab,   &kExecute, &kExecuteAgent,
-      &kCompare,       &kCalibrate,   &kTwin,        &kAnnotate, &kAdvise};
+      &kRun,          &kPlan,          &kSimulate,   &kValidate,    &kDiff,     &kList,
+      &kSchema,       &kMixedLength,   &kSwitch,     &kImport,      &kExport,   &kReport,
+      &kReplay,       &kTraceGenerate, &kTraceStats, &kTraceImport, &kNetlab,   &kExecute,
+      &kExecuteAgent, &kCompare,       &kCalibrate,  &kTwin,        &kAnnotate, &kAdvise};
   return list;
 }
 
