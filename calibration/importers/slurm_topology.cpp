@@ -112,6 +112,61 @@ struct Switch {
   std::vector<Word> children;  ///< Names of switches.
 };
 
+/// Switches of topology.yaml: a list of topologies, of which the cluster's default one (else the
+/// first) is read: `tree: {switches: [{switch: NAME, nodes: LIST or children: LIST}]}` or `block:
+/// {blocks: [{block: NAME, nodes: LIST}]}`.
+std::vector<SlurmNode> read_slurm_yaml(const std::string& path, config::Diagnostics& diagnostics) {
+  const config::Value file = config::load_value(path, diagnostics);
+  if (!diagnostics.empty()) return {};
+  const auto refuse = [&](const config::Position& at, std::string what) {
+    diagnostics.add(at, std::move(what), "as Slurm's topology.yaml has it");
+  };
+  if (file.kind != config::Value::Kind::list || file.items.empty()) {
+    refuse({path, 1, 1}, "no list of topologies");
+    return {};
+  }
+  const config::Value* chosen = &file.items.front();
+  for (const config::Value& item : file.items) {
+    const config::Value* flag = item.find("cluster_default");
+    if (flag != nullptr && flag->text == "true") chosen = &item;
+  }
+  const config::Value* list = nullptr;
+  for (const auto& [kind, key] : {std::pair("tree", "switches"), {"block", "blocks"}}) {
+    const config::Value* part = chosen->find(kind);
+    if (part != nullptr) list = part->find(key);
+  }
+  if (list == nullptr || list->kind != config::Value::Kind::list) {
+    refuse(chosen->at, "a topology without `tree: switches` or `block: blocks`");
+    return {};
+  }
+  std::vector<SlurmNode> nodes;
+  std::set<std::string> known;
+  int leaves = 0;
+  for (const config::Value& item : list->items) {
+    const config::Value* hosts = item.find("nodes");
+    if (hosts == nullptr) continue;  // A switch above others.
+    config::TextError error;
+    const auto names = expand_host_list(hosts->text, error);
+    if (!names) {
+      diagnostics.add(hosts->at, error.what, error.hint);
+      continue;
+    }
+    if (nodes.size() + names->size() > kMostHosts) {
+      diagnostics.add(hosts->at, fmt::format("the file names more than {} hosts", kMostHosts));
+      return nodes;
+    }
+    for (const std::string& name : *names) {
+      if (!known.insert(name).second) {
+        diagnostics.add(hosts->at, fmt::format("node '{}' hangs on two switches", name));
+      }
+      nodes.push_back({name, leaves});
+    }
+    ++leaves;
+  }
+  if (nodes.empty() && diagnostics.empty()) diagnostics.add({path, 0, 0}, "names no node");
+  return nodes;
+}
+
 }  // namespace
 
 std::optional<std::vector<std::string>> expand_host_list(const std::string& text,
@@ -144,6 +199,7 @@ std::optional<std::vector<std::string>> expand_host_list(const std::string& text
 
 std::vector<SlurmNode> read_slurm_topology(const std::string& path,
                                            config::Diagnostics& diagnostics) {
+  if (path.ends_with(".yaml") || path.ends_with(".yml")) return read_slurm_yaml(path, diagnostics);
   std::vector<SlurmNode> nodes;
   std::set<std::string> known_nodes, known_switches;
   std::vector<Switch> switches;
@@ -154,6 +210,7 @@ std::vector<SlurmNode> read_slurm_topology(const std::string& path,
     Switch own;
     bool has_nodes = false;
     bool has_values = false;
+    bool of_all_blocks = false;
     for (const Word& word : line.words) {
       if (word.text[0] == '#') break;
       const std::size_t equals = word.text.find('=');
@@ -163,7 +220,7 @@ std::vector<SlurmNode> read_slurm_topology(const std::string& path,
       has_values = has_values || !value.empty();
       if (value.empty()) {
         problems.add("no KEY=VALUE", word.at, fmt::format("'{}' is no KEY=VALUE", word.text));
-      } else if (key == "switchname") {
+      } else if (key == "switchname" || key == "blockname") {
         own.name = value;
         if (!known_switches.insert(value).second) {
           problems.add("second switches", word.at, fmt::format("a second switch '{}'", value));
@@ -192,14 +249,16 @@ std::vector<SlurmNode> read_slurm_topology(const std::string& path,
             has_nodes = true;
           }
         }
+      } else if (key == "blocksizes") {
+        of_all_blocks = true;
       } else if (key != "linkspeed") {
         problems.add("unknown keys", word.at,
                      fmt::format("unknown key '{}'", word.text.substr(0, equals)),
-                     "SwitchName, Nodes, Switches or LinkSpeed");
+                     "SwitchName, BlockName, Nodes, Switches, BlockSizes or LinkSpeed");
       }
     }
     // What has no KEY=VALUE at all is named as that.
-    if (has_values && own.name.empty()) {
+    if (has_values && own.name.empty() && !of_all_blocks) {
       problems.add("lines without SwitchName", line.at, "a line without SwitchName");
     }
     if (has_nodes) ++leaves;

@@ -1,4 +1,5 @@
-/// Slurm's topology.conf (topology/tree) as the leaves of a cluster.
+/// Slurm's topology.conf or topology.yaml (topology/tree and block), as Slurm or NVIDIA's topograph
+/// write them, as the leaves of a cluster.
 #pragma once
 #include <optional>
 #include <string>
@@ -16,10 +17,10 @@ struct SlurmNode {
 };
 
 /// Nodes by name as the file lists them, host lists ("tux[0-3,12,018-020]") expanded. Lines:
-/// SwitchName=, with Nodes= or Switches=, and LinkSpeed=, which Slurm does not use and neither do
-/// we. Names of keys in any case; "#" begins a comment. Unknown keys, switches that do not exist,
-/// nodes on two switches, broken host lists and more than 100,000 hosts are problems at their
-/// position.
+/// SwitchName= or BlockName=, with Nodes= or Switches=; LinkSpeed= and BlockSizes= are not used. A
+/// file whose name ends in .yaml or .yml is read as topology.yaml. Names of keys in any case; "#"
+/// begins a comment. Unknown keys, switches that do not exist, nodes on two switches, broken host
+/// lists and more than 100,000 hosts are problems at their position.
 std::vector<SlurmNode> read_slurm_topology(const std::string& path,
                                            config::Diagnostics& diagnostics);
 

@@ -145,6 +145,10 @@ PageTimeline timeline_of(const models::Cluster& cluster, const ir::Program& prog
   return timeline;
 }
 
+std::string counted(std::size_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 /// Of each stage the rank whose memory is fullest; samples beyond what a screen can show keep the
 /// highest of each stretch.
 std::vector<PageMemory> memory_of(const models::Cluster& cluster, const ir::Program& program,
@@ -166,6 +170,9 @@ std::vector<PageMemory> memory_of(const models::Cluster& cluster, const ir::Prog
     if (!added && place->second.first < share) place->second = {share, r};
   }
   std::vector<PageMemory> all;
+  // Stages that hold the same at the same times are one curve.
+  std::map<std::pair<std::vector<std::int64_t>, std::vector<double>>, std::size_t> drawn;
+  std::vector<std::size_t> alike;
   for (const auto& [stage, found] : fullest) {
     const auto& samples = by_rank[found.second];
     if (samples.empty() || all.size() == kRanksShown) continue;
@@ -186,13 +193,18 @@ std::vector<PageMemory> memory_of(const models::Cluster& cluster, const ir::Prog
       memory.at.push_back(highest->at.nanoseconds);
       memory.allocated.push_back(highest->allocated.value);
     }
+    const auto [place, is_new] = drawn.try_emplace({memory.at, memory.allocated}, all.size());
+    if (!is_new) {
+      ++alike[place->second];
+      continue;
+    }
+    alike.push_back(0);
     all.push_back(std::move(memory));
   }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (alike[i] > 0) all[i].rank += fmt::format(" and {} like it", alike[i]);
+  }
   return all;
-}
-
-std::string counted(std::size_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 /// "2", "2 to 4".

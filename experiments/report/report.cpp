@@ -173,7 +173,7 @@ void add_replays(const std::vector<CsvRow>& rows, const fs::path& folder, Page& 
   for (const std::string& axis : page.study->axes) {
     if (axis.find('.') != std::string::npos) axes.push_back(axis);
   }
-  Ranking ranking = rank_policies(rows, axes);
+  PolicyRanking ranking = rank_policies(rows, axes);
   std::set<std::string> drawn;
   for (const CsvRow& row : rows) {
     page.horizon_days = std::max(
@@ -206,7 +206,9 @@ void add_replays(const std::vector<CsvRow>& rows, const fs::path& folder, Page& 
       const bool certain = gap.mean - gap.half > 0;
       page.sentences.push_back(
           fmt::format("{} follows, {:.1f} % slower{}.", second.policy, 100 * gap.mean,
-                      certain ? "" : ", a difference that these traces do not make certain"));
+                      second.seeds < 2 ? " on this one trace"
+                      : certain        ? ""
+                                       : ", a difference that these traces do not make certain"));
     }
   }
   page.ranking = std::move(ranking.standings);

@@ -16,9 +16,16 @@ void describe(config::Visitor& v, Days& days) { v.required("days", days.value, "
 
 bool from_scalar(const std::string& text, Days& out, std::string& error) {
   config::TextError wrong;
-  const auto days = config::parse_number(text, wrong);
+  auto days = config::parse_number(text, wrong);
+  if (!days) {  // "30 days", "12 h"
+    std::string unit = text;
+    if (unit.ends_with(" days")) unit.pop_back();
+    const auto seconds = config::parse_quantity(unit, config::unit_table(Seconds{}), wrong);
+    if (seconds && *seconds != 0) days = *seconds / kDay;
+  }
   if (!days) {
-    error = fmt::format("'{}' is not a number of days, for example 0.5", text);
+    error =
+        fmt::format("'{}' is not a number of days, for example 0.5, \"30 days\" or \"12 h\"", text);
   } else if (!(*days >= kLeastDays) || *days > kMostDays) {
     error = fmt::format("'{}' is not from {} to {}", text, kLeastDays, kMostDays);
   } else {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <variant>
 #include <vector>
 
@@ -129,6 +130,106 @@ std::string megatron_script(const models::TrainerPlan& plan, const LoadedRun& ru
   return text;
 }
 
+/// Chunks of the model as torchtitan names its modules.
+std::string modules_of(const std::vector<int>& layers) {
+  std::string text = "[";
+  int next = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    std::vector<std::string> names;
+    if (i == 0) names.emplace_back("\"tok_embeddings\"");
+    for (int l = 0; l < layers[i]; ++l) names.push_back(fmt::format("\"layers.{}\"", next++));
+    if (i + 1 == layers.size()) names.insert(names.end(), {"\"norm\"", "\"output\""});
+    text += fmt::format("\n  [{}],", fmt::join(names, ", "));
+  }
+  return text + "\n]";
+}
+
+std::string torchtitan_toml(const models::TrainerPlan& plan, const LoadedRun& run,
+                            const std::string& path) {
+  const models::Job& job = run.spec.job;
+  if (job.dtype == ir::Dtype::fp16) {
+    throw NotExpressible("fp16: torchtitan trains in bfloat16 or float32");
+  }
+  const ir::ModelShape& shape = run.workload.shape;
+  std::string text = fmt::format(
+      "# {} of {} on {}, for torchtitan. Written by orrery export.\n"
+      "# Model and flavor ({} layers, hidden {}, {} heads), data, tokenizer, optimizer and\n"
+      "# checkpoints are yours to add. On each node, with MASTER the address of {}:\n",
+      path, run.workload.name, run.cluster.name, shape.layers, shape.hidden, shape.heads,
+      run.cluster.node(plan.nodes.front().node).name);
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    const models::NodeRanks& node = plan.nodes[i];
+    text += fmt::format(
+        "#   {}: CUDA_VISIBLE_DEVICES={} torchrun --nnodes {} --node-rank {} --nproc-per-node {} "
+        "--master-addr MASTER -m torchtitan.train --job.config_file FILE\n",
+        run.cluster.node(node.node).name, fmt::join(node.gpus, ","), plan.nodes.size(), i,
+        node.gpus.size());
+  }
+  if (plan.tensor_parallel.front() > 1 && !plan.sequence_parallel) {
+    text +=
+        "# torchtitan's tensor parallelism always splits norms along the sequence; the plan does "
+        "not.\n";
+  }
+  const ir::Pipeline& first = run.plan->pipelines.front();
+  const bool pipelined = plan.stages > 1;
+  const int shards = plan.zero == 0 ? 1 : plan.shard_group == 0 ? plan.replicas : plan.shard_group;
+  text += fmt::format("\n[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\n",
+                      plan.micro_batch_size * (pipelined ? first.micro_batches : 1),
+                      ir::global_batch(*run.plan), job.sequence_length);
+  text += fmt::format("mixed_precision_param = \"{}\"\n",
+                      job.dtype == ir::Dtype::fp32 ? "float32" : "bfloat16");
+  text += fmt::format(
+      "\n[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\n"
+      "tensor_parallel_degree = {}\ncontext_parallel_degree = {}\npipeline_parallel_degree = {}\n",
+      plan.replicas / shards, shards, plan.tensor_parallel.front(), plan.context_parallel,
+      plan.stages);
+  if (shards > 1) {
+    text +=
+        fmt::format("fsdp_reshard_after_forward = \"{}\"\n", plan.zero == 3 ? "always" : "never");
+  }
+  if (plan.expert_parallel > 1) {
+    text += fmt::format("expert_parallel_degree = {}\n", plan.expert_parallel);
+  }
+  if (pipelined) {
+    const char* schedule = run.plan->schedule == ir::ScheduleKind::gpipe ? "GPipe"
+                           : run.plan->virtual_stages > 1                ? "Interleaved1F1B"
+                                                                         : "1F1B";
+    text += fmt::format(
+        "pipeline_parallel_schedule = \"{}\"\npipeline_parallel_microbatch_size = {}\n"
+        "module_fqns_per_model_part = {}\n",
+        schedule, plan.micro_batch_size, modules_of(plan.layers));
+  }
+  const char* recompute = plan.recompute == ir::Recompute::none        ? "none"
+                          : plan.recompute == ir::Recompute::selective ? "selective"
+                                                                       : "full";
+  text += fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n", recompute);
+  if (job.dtype == ir::Dtype::fp8) text += "\n[model]\nconverters = [\"quantize.linear.float8\"]\n";
+  return text;
+}
+
+/// Recomputation and the ranks are said by the model's code and the hostfile, not here.
+std::string deepspeed_json(const models::TrainerPlan& plan, const LoadedRun& run) {
+  const models::Job& job = run.spec.job;
+  const ir::Pipeline& first = run.plan->pipelines.front();
+  nlohmann::ordered_json json;
+  json["train_batch_size"] = ir::global_batch(*run.plan);
+  json["train_micro_batch_size_per_gpu"] = plan.micro_batch_size;
+  json["gradient_accumulation_steps"] = first.micro_batches;
+  json["zero_optimization"]["stage"] = plan.zero;
+  json["zero_optimization"]["overlap_comm"] = run.plan->communication.gradient_overlap;
+  if (run.plan->communication.bucket.value > 0) {
+    // Counted in elements.
+    json["zero_optimization"]["reduce_bucket_size"] =
+        static_cast<std::int64_t>(run.plan->communication.bucket.value / 2);
+  }
+  if (plan.tensor_parallel.front() > 1) {
+    json["tensor_parallel"]["autotp_size"] = plan.tensor_parallel.front();
+  }
+  json["bf16"]["enabled"] = job.dtype == ir::Dtype::bf16 || job.dtype == ir::Dtype::fp8;
+  json["fp16"]["enabled"] = job.dtype == ir::Dtype::fp16;
+  return json.dump(2) + "\n";
+}
+
 std::string flagscale_yaml(const models::TrainerPlan& plan, const LoadedRun& run,
                            const std::string& path) {
   std::vector<int> flat;
@@ -192,7 +293,9 @@ std::string flagscale_yaml(const models::TrainerPlan& plan, const LoadedRun& run
 
 void describe(config::Visitor& v, ExportSettings& settings) {
   v.required("plan", settings.plan, "plan file", {.positional = true});
-  v.required("to", settings.to, "megatron (a script of torchrun) or flagscale (YAML)");
+  v.required(
+      "to", settings.to,
+      "megatron (a script of torchrun), flagscale (YAML), torchtitan (TOML) or deepspeed (JSON)");
   v.optional("output", settings.output, "write to this file", {.letter = 'o'});
   describe(v, settings.job);
 }
@@ -205,14 +308,24 @@ TextResult export_plan(const ExportSettings& settings, const Call&) {
     throw NotExpressible(fmt::format("{}", fmt::join(*reasons, "\n")));
   }
   const auto& plan = std::get<models::TrainerPlan>(found);
-  std::string text = settings.to == models::Trainer::megatron
-                         ? megatron_script(plan, run, settings.plan)
-                         : flagscale_yaml(plan, run, settings.plan);
+  const std::string text = [&] {
+    switch (settings.to) {
+      case models::Trainer::megatron:
+        return megatron_script(plan, run, settings.plan);
+      case models::Trainer::flagscale:
+        return flagscale_yaml(plan, run, settings.plan);
+      case models::Trainer::torchtitan:
+        return torchtitan_toml(plan, run, settings.plan);
+      case models::Trainer::deepspeed:
+        break;
+    }
+    return deepspeed_json(plan, run);
+  }();
   config::Diagnostics diagnostics;
   const std::vector<OutputFile> outputs = {{"output", settings.output}};
   check_outputs(outputs, {settings.plan}, diagnostics);
   diagnostics.raise();
-  return delivered_to(settings.output, std::move(text));
+  return delivered_to(settings.output, text);
 }
 
 }  // namespace orrery::experiments

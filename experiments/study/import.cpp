@@ -209,7 +209,8 @@ void describe(config::Visitor& v, ImportSettings& settings) {
       "file", settings.files,
       "metis-profile, sailor-profile: the folder; metis-cluster: host file and cluster file; "
       "nccl-tests: outputs of tests; nvidia-topo: output of nvidia-smi topo -m; nccl-topo: file of "
-      "NCCL_TOPO_DUMP_FILE; slurm-topology: topology.conf and a cluster file with one node",
+      "NCCL_TOPO_DUMP_FILE; slurm-topology: topology.conf or topology.yaml, and a cluster file "
+      "with one node",
       {.positional = true});
   v.optional("gpu", settings.gpus,
              "TYPE=NAME: our name of a GPU type; NAME for profiles that do not say their type; may "

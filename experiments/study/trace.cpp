@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "models/spec/library.h"
@@ -54,6 +55,49 @@ traces::GeneratorNodes generator_nodes(const TraceGenerateSettings& args,
   return traces::equal_nodes(static_cast<int>(gpus / per_node), per_node, type);
 }
 
+/// What only logs have.
+void read_log_settings(const TraceImportSettings& args, bool log, traces::ImportOptions& options,
+                       Diagnostics& diagnostics) {
+  const auto refuse = [&](bool given, const char* key, const char* whose) {
+    if (given) diagnostics.add(at_setting(key), fmt::format("is for {} only", whose));
+  };
+  if (args.format != "csv") {
+    for (const auto& [key, value] : {std::pair("time", args.time),
+                                     {"node", args.node},
+                                     {"event", args.event},
+                                     {"cause", args.cause}}) {
+      refuse(value.has_value(), key, "csv");
+    }
+    refuse(!args.map.empty(), "map", "csv");
+  }
+  if (!log) {
+    refuse(args.repair_after.has_value(), "repair_after", "csv, slurm and xid");
+    refuse(args.start.has_value(), "start", "csv, slurm and xid");
+    return;
+  }
+  options.time_column = args.time.value_or("");
+  options.node_column = args.node.value_or("");
+  options.event_column = args.event.value_or("");
+  options.cause_column = args.cause.value_or("");
+  options.event_kinds = args.map;
+  for (const auto& [word, kind] : args.map) {
+    const std::vector<std::string> kinds = {"fail", "repair",   "leave",
+                                            "join", "fail_job", "ignore"};
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
+      diagnostics.add(at_setting("map"), fmt::format("'{}' is no kind of event", kind),
+                      config::suggest(kind, kinds, "kinds"));
+    }
+  }
+  if (args.repair_after) options.repair_after = orrery::to_nanoseconds(*args.repair_after);
+  if (args.start) {
+    options.start = traces::parse_clock(*args.start);
+    if (!options.start) {
+      diagnostics.add(at_setting("start"), fmt::format("'{}' is no time", *args.start),
+                      "as in 2024-05-01T12:34:56Z");
+    }
+  }
+}
+
 void check_format(const std::string& name, Diagnostics& diagnostics) {
   std::vector<std::string> known;
   for (const traces::TraceFormat& format : traces::trace_formats()) {
@@ -68,19 +112,36 @@ void check_format(const std::string& name, Diagnostics& diagnostics) {
 
 void describe(config::Visitor& v, TraceImportSettings& settings) {
   v.required("format", settings.format,
-             "bamboo, oobleck, parcae, aws, gcp, skypilot or infinitehbd", {.positional = true});
+             "bamboo, oobleck, parcae, aws, gcp, skypilot, infinitehbd, csv, slurm or xid",
+             {.positional = true});
   v.required("file", settings.files, "one, or several that make one trace: one per GPU type",
              {.positional = true});
   v.optional("gpu_type", settings.gpu_types, "of each file, in their order");
   v.optional("gpus_per_node", settings.gpus_per_node, "default: 1");
-  v.optional("nodes", settings.nodes,
-             "infinitehbd: how many nodes there are, those that never fail included; default: as "
-             "many as fail");
+  v.optional(
+      "nodes", settings.nodes,
+      "infinitehbd, csv, slurm, xid: how many nodes there are, those that never fail included; "
+      "default: as many as fail");
   v.optional("order", settings.order,
              "which node leaves where a format only says how many are there: last_in_first_out "
              "(default) or random");
   v.optional("seed", settings.seed, "of --order random; default: 0");
   v.optional("days", settings.days, "repeat the trace until then; default: as long as it is");
+  v.section("Logs (csv, slurm, xid)");
+  v.optional("time", settings.time, "csv: column of the times, ISO 8601 or seconds");
+  v.optional("node", settings.node, "csv: column of the nodes' names");
+  v.optional("event", settings.event, "csv: column that says what happened");
+  v.optional("cause", settings.cause, "csv: column of the causes; default: that of the events");
+  v.optional("map", settings.map,
+             "csv: WORD=KIND: what the log's word means: fail, repair, leave, join, fail_job "
+             "(the job dies, no node is lost) or ignore; may be repeated");
+  v.optional("repair_after", settings.repair_after,
+             "nodes come back so long after they last failed, as in \"2 h\", unless the log says "
+             "so sooner; default: only as the log says");
+  v.optional(
+      "start", settings.start,
+      "ISO time that is 0 of the trace; what was before is left out; default: the first event");
+  v.section("Result");
   v.optional("output", settings.output, "write to this file; default: standard output",
              {.letter = 'o'});
   v.between("gpus_per_node", settings.gpus_per_node, std::int64_t{1}, kMostGpusPerNode);
@@ -145,9 +206,11 @@ TextResult import_traces(const TraceImportSettings& args, const Call&, Diagnosti
   options.seed = static_cast<std::uint64_t>(args.seed);
   options.order = args.order;
   options.nodes = args.nodes.value_or(0);
-  if (args.nodes && args.format != "infinitehbd") {
+  const bool log = args.format == "csv" || args.format == "slurm" || args.format == "xid";
+  if (args.nodes && args.format != "infinitehbd" && !log) {
     diagnostics.add(at_setting("nodes"), fmt::format("{} says how many there are", args.format));
   }
+  read_log_settings(args, log, options, diagnostics);
   if (!args.gpu_types.empty() && args.gpu_types.size() != args.files.size()) {
     diagnostics.add(
         at_setting("gpu_type"),

@@ -2,6 +2,7 @@
 /// generate` and `orrery trace import` do.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,13 @@ struct TraceImportSettings {
   decltype(traces::ImportOptions::order) order = traces::ImportOptions{}.order;
   std::int64_t seed = 0;
   std::optional<Days> days;
+  Text time;  ///< Columns of `csv`.
+  Text node;
+  Text event;
+  Text cause;
+  std::map<std::string, std::string> map;  ///< Words of `csv` for events.
+  std::optional<Seconds> repair_after;
+  Text start;  ///< ISO time that is 0 of the trace.
   Text output;
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "experiments/study/assumptions.h"
+#include "experiments/study/init.h"
 #include "experiments/study/run_study.h"
 #include "experiments/study/study.h"
 #include "models/base/text.h"
@@ -48,9 +49,14 @@ void check_library_file(const std::string& path, const std::string& kind, Diagno
   }
 }
 
-std::string check_cluster(const std::string& path, const models::Library& library,
+std::string check_cluster(const std::string& path, const models::Library& library, const Call& call,
                           Diagnostics& diagnostics) {
   const models::Cluster cluster = models::load_cluster(path, library, {path, 0, 0}, diagnostics);
+  if (diagnostics.empty()) {
+    for (const std::string& warning : implausible(cluster)) {
+      call.note(fmt::format("{}: {}", path, warning));
+    }
+  }
   return fmt::format("{} GPUs in {} nodes", cluster.size(), cluster.nodes.size());
 }
 
@@ -97,11 +103,14 @@ FileKind readable(const char* name, T (*load)(const std::string&, Diagnostics&))
           }};
 }
 
-std::vector<FileKind> file_kinds(const ValidateSettings& settings) {
+std::vector<FileKind> file_kinds(const ValidateSettings& settings, const Call& call) {
   using models::Library;
   std::vector<FileKind> kinds = {
       readable("assumptions", config::load_file<Assumptions>),
-      {"cluster", check_cluster},
+      {"cluster",
+       [&call](const std::string& path, const Library& library, Diagnostics& diagnostics) {
+         return check_cluster(path, library, call, diagnostics);
+       }},
       readable("job", models::load_job),
       {"lengths",
        [](const std::string& path, const Library&, Diagnostics& diagnostics) {
@@ -190,11 +199,11 @@ int exit_status(const ValidateResult& result) {
   return good ? 0 : 2;
 }
 
-ValidateResult validate(const ValidateSettings& settings, const Call&) {
+ValidateResult validate(const ValidateSettings& settings, const Call& call) {
   Diagnostics of_library;
   const models::Library library = open_library(of_library);
   of_library.raise();
-  const std::vector<FileKind> kinds = file_kinds(settings);
+  const std::vector<FileKind> kinds = file_kinds(settings, call);
   ValidateResult result;
   for (const std::string& path : settings.files) {
     Diagnostics diagnostics;

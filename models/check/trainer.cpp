@@ -61,6 +61,8 @@ class Reader {
     const ir::Group& group = segment.groups.front();
     out_.recompute = segment.recompute;
     out_.zero = segment.zero.stage;
+    out_.shard_group = segment.zero.shard_group;
+    out_.ulysses = group.sequence == ir::SequenceParallelism::ulysses;
     out_.expert_parallel = segment.expert_parallel;
     out_.sequence_parallel = group.sequence == ir::SequenceParallelism::megatron;
     if (group.sequence == ir::SequenceParallelism::ulysses ||
@@ -69,10 +71,15 @@ class Reader {
     }
     out_.layers.assign(first.stages.size() * plan_.virtual_stages, 0);
     for (std::size_t p = 0; p < plan_.pipelines.size(); ++p) read_pipeline(p);
-    if (out_.zero > 1) {
-      refuse(fmt::format("ZeRO-{}: the distributed optimizer is ZeRO-1", out_.zero));
+    check_sharding();
+    if (trainer_ == Trainer::deepspeed) check_deepspeed();
+    if (reasons_.empty()) {
+      if (trainer_ == Trainer::flagscale) {
+        find_meshes();
+      } else if (trainer_ != Trainer::deepspeed) {
+        number_ranks();
+      }
     }
-    if (reasons_.empty()) trainer_ == Trainer::megatron ? number_ranks() : find_meshes();
     if (!reasons_.empty()) return reasons_;
     return out_;
   }
@@ -85,12 +92,41 @@ class Reader {
     }
   }
 
+  void check_sharding() {
+    if (trainer_ == Trainer::torchtitan) {
+      if (out_.zero == 1) {
+        refuse("ZeRO-1: FSDP shards gradients, too (ZeRO-2 without, ZeRO-3 with parameters)");
+      }
+      if (out_.shard_group > 0 && out_.replicas % out_.shard_group != 0) {
+        refuse(fmt::format("shards over {} of {} replicas", out_.shard_group, out_.replicas));
+      }
+      if (out_.ulysses) refuse("Ulysses' sequence parallelism: context parallelism is a ring");
+      return;
+    }
+    if (out_.shard_group != 0) refuse("ZeRO over a part of the replicas");
+    if (trainer_ != Trainer::deepspeed && out_.zero > 1) {
+      refuse(fmt::format("ZeRO-{}: the distributed optimizer is ZeRO-1", out_.zero));
+    }
+  }
+
+  void check_deepspeed() {
+    if (out_.stages > 1) {
+      refuse("pipelines: DeepSpeed cuts them in the model's code (PipelineModule)");
+    }
+    if (out_.context_parallel > 1 || out_.sequence_parallel) refuse("sequence parallelism");
+    if (out_.expert_parallel > 1) {
+      refuse("expert parallelism: it is in the model's code (MoE layers)");
+    }
+  }
+
   void check_plan() {
     using ir::ScheduleKind;
-    if (plan_.schedule != ScheduleKind::one_f_one_b &&
+    const bool torchtitan = trainer_ == Trainer::torchtitan;
+    const bool gpipe = torchtitan && plan_.schedule == ScheduleKind::gpipe;
+    if (plan_.schedule != ScheduleKind::one_f_one_b && !gpipe &&
         plan_.schedule != ScheduleKind::interleaved_one_f_one_b) {
-      refuse(fmt::format("the schedule {}: only 1F1B, interleaved or not",
-                         ir::name_of(plan_.schedule)));
+      refuse(fmt::format("the schedule {}: only 1F1B, interleaved or not{}",
+                         ir::name_of(plan_.schedule), torchtitan ? ", and GPipe" : ""));
     }
     if (plan_.redundancy != ir::Redundancy::none) refuse("redundant copies of stages");
     if (plan_.optimizer != ir::OptimizerStart::together) refuse("a staggered optimizer");
@@ -132,7 +168,6 @@ class Reader {
       if (!aligned) refuse("pipelines whose stages have different layers");
       if (segment.recompute != model.recompute) refuse("recomputation that differs by stage");
       if (segment.zero != model.zero) refuse("ZeRO that differs by stage");
-      if (segment.zero.shard_group != 0) refuse("ZeRO over a part of the replicas");
       if (segment.expert_parallel != out_.expert_parallel) {
         refuse("expert parallelism that differs by stage");
       }
@@ -154,7 +189,7 @@ class Reader {
   }
 
   void check_degree(int degree, int of_the_plan, int of_the_stage) {
-    if (trainer_ == Trainer::megatron && degree != of_the_plan) {
+    if (trainer_ != Trainer::flagscale && degree != of_the_plan) {
       refuse("tensor-parallel degrees that differ by stage (FlagScale's meshes may)");
     }
     if (degree != of_the_stage) refuse("tensor-parallel degrees that differ by pipeline");
@@ -166,16 +201,19 @@ class Reader {
     return std::max(0, last - first + 1);
   }
 
-  /// With context or expert parallelism the other order of ranks is not to be had.
+  /// Megatron-LM has another order, but not with context or expert parallelism; torchtitan has
+  /// none.
   void number_ranks() {
     auto nodes = place(out_, cluster_, false);
-    if (!nodes && out_.context_parallel == 1 && out_.expert_parallel == 1) {
+    const bool megatron = trainer_ == Trainer::megatron;
+    if (megatron && !nodes && out_.context_parallel == 1 && out_.expert_parallel == 1) {
       nodes = place(out_, cluster_, out_.pipeline_first = true);
     }
     if (!nodes) {
       return refuse(
-          "this placement: ranks are numbered tensor parallel, data, pipeline (or tensor, "
-          "pipeline, data), and those of a node must follow one another");
+          fmt::format("this placement: ranks are numbered tensor parallel, data, pipeline{}, and "
+                      "those of a node must follow one another",
+                      megatron ? " (or tensor, pipeline, data)" : ""));
     }
     out_.nodes = *nodes;
   }
@@ -209,7 +247,10 @@ class Reader {
 }  // namespace
 
 std::vector<std::pair<Trainer, const char*>> enum_names(Trainer) {
-  return {{Trainer::megatron, "megatron"}, {Trainer::flagscale, "flagscale"}};
+  return {{Trainer::megatron, "megatron"},
+          {Trainer::flagscale, "flagscale"},
+          {Trainer::torchtitan, "torchtitan"},
+          {Trainer::deepspeed, "deepspeed"}};
 }
 
 std::variant<TrainerPlan, std::vector<std::string>> in_terms_of(Trainer trainer,

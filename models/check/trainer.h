@@ -14,6 +14,8 @@ namespace orrery::models {
 enum class Trainer {
   megatron,   ///< Megatron-LM.
   flagscale,  ///< FlagScale's heterogeneous training, with meshes along the pipeline.
+  torchtitan,
+  deepspeed,  ///< DeepSpeed without pipelines, which it cuts in the model's code.
 };
 std::vector<std::pair<Trainer, const char*>> enum_names(Trainer);
 
@@ -30,7 +32,7 @@ struct Mesh {
   std::string gpu;
 };
 
-/// What Megatron-LM's options, and FlagScale's on top of them, can say: every pipeline the same.
+/// What the options of trainers can say: every pipeline the same.
 struct TrainerPlan {
   std::vector<int> tensor_parallel;  ///< By stage.
   /// Transformer layers of each chunk, in the order of the model: all stages of the first virtual
@@ -44,9 +46,11 @@ struct TrainerPlan {
   int micro_batch_size = 1;
   ir::Recompute recompute = ir::Recompute::none;
   int zero = 0;
+  int shard_group = 0;   ///< Replicas that share one set of shards; 0: all.
+  bool ulysses = false;  ///< The context is parallel by heads, not as a ring.
   /// ranks[replica][stage]: devices in rank order.
   std::vector<std::vector<std::vector<DeviceId>>> devices;
-  std::vector<NodeRanks> nodes;  ///< Megatron-LM: in the order of their ranks.
+  std::vector<NodeRanks> nodes;  ///< Megatron-LM, torchtitan: in the order of their ranks.
   bool pipeline_first = false;   ///< Megatron-LM: ranks by tensor, pipeline, data.
   std::vector<Mesh> meshes;      ///< FlagScale.
 };

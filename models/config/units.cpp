@@ -13,9 +13,9 @@
 namespace orrery::config {
 namespace {
 
-constexpr std::array kSeconds{Unit{"ns", 1, 1e9},   Unit{"us", 1, 1e6}, Unit{"ms", 1, 1e3},
-                              Unit{"s", 1, 1},      Unit{"min", 60, 1}, Unit{"h", 3600, 1},
-                              Unit{"day", 86400, 1}};
+constexpr std::array kSeconds{Unit{"ns", 1, 1e9},    Unit{"us", 1, 1e6},    Unit{"ms", 1, 1e3},
+                              Unit{"s", 1, 1},       Unit{"min", 60, 1},    Unit{"h", 3600, 1},
+                              Unit{"day", 86400, 1}, Unit{"days", 86400, 1}};
 constexpr std::array kBytes{Unit{"B", 1, 1},        Unit{"KB", 1e3, 1},     Unit{"KiB", 0x1p10, 1},
                             Unit{"MB", 1e6, 1},     Unit{"MiB", 0x1p20, 1}, Unit{"GB", 1e9, 1},
                             Unit{"GiB", 0x1p30, 1}, Unit{"TB", 1e12, 1},    Unit{"TiB", 0x1p40, 1},

@@ -283,6 +283,35 @@ TEST(SlurmTopology, EverySwitchWithNodesIsALeaf) {
   EXPECT_EQ(nodes[2].leaf, 1);
 }
 
+TEST(SlurmTopology, YamlAndBlocksSayTheSame) {
+  const auto leaves = [](const std::string& name, const std::string& text) {
+    config::Diagnostics problems;
+    std::string out;
+    for (const SlurmNode& node : read_slurm_topology(file_with(name, text), problems)) {
+      out += node.name + ":" + std::to_string(node.leaf) + " ";
+    }
+    return out + first(problems);
+  };
+  const std::string expected = "n0:0 n1:0 n2:1 n3:1 ";
+  EXPECT_EQ(leaves("blocks.conf",
+                   "BlockName=b0 Nodes=n[0-1]\nBlockName=b1 Nodes=n[2-3]\n"
+                   "BlockSizes=2,4\n"),
+            expected);
+  EXPECT_EQ(leaves("topology.yaml",
+                   "- topology: flat\n  flat: true\n- topology: tree\n"
+                   "  cluster_default: true\n  tree:\n    switches:\n"
+                   "      - {switch: top, children: 's[0-1]'}\n"
+                   "      - {switch: s0, nodes: 'n[0-1]'}\n"
+                   "      - {switch: s1, nodes: 'n[2-3]'}\n"),
+            expected);
+  EXPECT_EQ(leaves("topology.yaml",
+                   "- topology: a\n  block: {block_sizes: [2], blocks: [{block: "
+                   "b0, nodes: 'n[0-1]'}, {block: b1, nodes: 'n[2-3]'}]}\n"),
+            expected);
+  EXPECT_EQ(leaves("topology.yaml", "- topology: a\n  flat: true\n"),
+            "1:3: a topology without `tree: switches` or `block: blocks`");
+}
+
 TEST(SlurmTopology, BrokenFilesAreRefusedAtTheirPlace) {
   const auto problem = [](const std::string& text) {
     config::Diagnostics problems;

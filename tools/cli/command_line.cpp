@@ -107,6 +107,8 @@ class CommandLine {
   /// The command, or the group, that the words named so far.
   const CLI::App* chosen() const;
   std::string help() const;
+  /// A script for bash that completes commands, flags, and names of the library.
+  std::string completion() const;
   Reply refuse(std::string what) const;
 
   CLI::App app_{"Orrery simulates heterogeneous GPU clusters that train large models.", "orrery"};
@@ -121,8 +123,10 @@ CommandLine::CommandLine(std::span<const Command* const> commands,
   app_.set_help_flag("--help,-h", "print this help");
   app_.set_version_flag("--version", version_, "print the version");
   app_.require_subcommand(1);
-  app_.footer("orrery COMMAND --help shows its flags and an example.\n\n" +
-              example("list planners"));
+  app_.footer(
+      "orrery COMMAND --help shows its flags and an example.\n"
+      "source <(orrery completion bash) completes commands, flags and names.\n\n" +
+      example("list planners"));
   const auto add = [](CLI::App& above, const char* name, const char* summary) {
     return above.add_subcommand(name, summary)->group("Commands");
   };
@@ -183,6 +187,61 @@ std::string CommandLine::help() const {
   return text;
 }
 
+std::string CommandLine::completion() const {
+  // What the values of a flag are names of: `orrery list` knows them.
+  static constexpr const char* kLists =
+      "    -c|--cluster) list=clusters ;;\n    -m|--model) list=models ;;\n"
+      "    -p|--planner|--policy) list='planners policies' ;;\n";
+  std::string commands;
+  std::string cases;
+  const auto add = [](std::string& to, const std::string& word) {
+    to += (to.empty() ? "" : " ") + word;
+  };
+  for (const CLI::App* first : app_.get_subcommands({})) {
+    add(commands, first->get_name());
+    std::string below;
+    for (const CLI::App* second : first->get_subcommands({})) add(below, second->get_name());
+    if (!below.empty()) cases += fmt::format("    {}) words='{}' ;;\n", first->get_name(), below);
+  }
+  for (const Entry& entry : entries_) {
+    std::string flags;
+    for (const CLI::Option* option : entry.app->get_options()) {
+      for (const std::string& name : option->get_lnames()) add(flags, "--" + name);
+    }
+    const std::string name = entry.command->name;
+    const bool grouped = name.find(' ') != std::string::npos;
+    cases += fmt::format("    {}) words='{}' ;;\n", grouped ? "'" + name + "'" : name, flags);
+  }
+  return fmt::format(
+      "# Completion of orrery in bash: source <(orrery completion bash)\n"
+      "_orrery() {{\n"
+      "  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}}\n"
+      "  local command=${{COMP_WORDS[1]}} words= list= kind\n"
+      "  COMPREPLY=()\n"
+      "  if ((COMP_CWORD == 1)); then\n"
+      "    COMPREPLY=($(compgen -W '{} help completion' -- \"$word\"))\n"
+      "    return\n"
+      "  fi\n"
+      "  case $before in\n{}  esac\n"
+      "  if [[ -n $list ]]; then\n"
+      "    for kind in $list; do\n"
+      "      words+=\" $(\"${{COMP_WORDS[0]}}\" list $kind 2>/dev/null | awk '/^[a-z0-9]/ && "
+      "!/^cluster |^model / "
+      "{{ print $1 }}')\"\n"
+      "    done\n"
+      "    COMPREPLY=($(compgen -f -- \"$word\") $(compgen -W \"$words\" -- \"$word\"))\n"
+      "    return\n"
+      "  fi\n"
+      "  [[ $command == trace ]] && ((COMP_CWORD > 2)) && command=\"trace ${{COMP_WORDS[2]}}\"\n"
+      "  case $command in\n{}  esac\n"
+      "  [[ $word == -* || $command == trace ]] && COMPREPLY=($(compgen -W \"$words\" -- "
+      "\"$word\")) ||\n"
+      "    COMPREPLY=($(compgen -f -- \"$word\"))\n"
+      "}}\n"
+      "complete -o filenames -F _orrery orrery\n",
+      commands, kLists, cases);
+}
+
 Reply CommandLine::refuse(std::string what) const {
   const CLI::App* of = chosen();
   if (what.empty() || what.back() != '\n') what += '\n';
@@ -215,6 +274,10 @@ std::variant<Invocation, Reply> CommandLine::parse(int argc, const char* const* 
     words.push_back("--help");
     argc = static_cast<int>(words.size());
     argv = words.data();
+  }
+  if (std::string(argv[1]) == "completion") {
+    if (argc == 3 && std::string(argv[2]) == "bash") return Reply{completion(), 0};
+    return refuse("a completion for which shell? orrery completion bash");
   }
   if (const auto unknown = unknown_command(argv[1])) return refuse(*unknown);
   try {

@@ -7,6 +7,7 @@ namespace orrery::tools {
 extern const Command kRun;
 extern const Command kPlan;
 extern const Command kSimulate;
+extern const Command kInit;
 extern const Command kValidate;
 extern const Command kDiff;
 extern const Command kList;
@@ -31,10 +32,11 @@ extern const Command kAdvise;
 
 std::span<const Command* const> commands() {
   static const std::array list = {
-      &kRun,          &kPlan,          &kSimulate,   &kValidate,    &kDiff,     &kList,
-      &kSchema,       &kMixedLength,   &kSwitch,     &kImport,      &kExport,   &kReport,
-      &kReplay,       &kTraceGenerate, &kTraceStats, &kTraceImport, &kNetlab,   &kExecute,
-      &kExecuteAgent, &kCompare,       &kCalibrate,  &kTwin,        &kAnnotate, &kAdvise};
+      &kRun,        &kPlan,        &kSimulate, &kValidate,    &kDiff,
+      &kInit,       &kList,        &kSchema,   &kMixedLength, &kSwitch,
+      &kImport,     &kExport,      &kReport,   &kReplay,      &kTraceGenerate,
+      &kTraceStats, &kTraceImport, &kNetlab,   &kExecute,     &kExecuteAgent,
+      &kCompare,    &kCalibrate,   &kTwin,     &kAnnotate,    &kAdvise};
   return list;
 }
 

@@ -25,7 +25,7 @@ experiments::TextResult export_for(const experiments::ExportSettings& settings,
 
 extern const Command kExport;
 const Command kExport = command<export_for, print_text<experiments::ExportSettings>>(
-    "export", "Write a plan as flags and files of Megatron-LM or FlagScale",
+    "export", "Write a plan as flags and files of Megatron-LM, FlagScale, torchtitan or DeepSpeed",
     "export experiments/hetu/plans/c2.yaml --to megatron --cluster hetu_32h20 --model hetu_32b "
     "--sequence-length 4096",
     "Exit code 1: the trainer cannot run the plan; each reason is named.");

@@ -11,11 +11,13 @@
 
 namespace orrery::traces {
 
-extern const TraceFormat kAws, kBamboo, kGcp, kInfiniteHbd, kOobleck, kParcae, kSkypilot;
+extern const TraceFormat kAws, kBamboo, kGcp, kInfiniteHbd, kOobleck, kParcae, kSkypilot, kCsvLog,
+    kSlurmEvents, kXidLog;
 
 const std::vector<TraceFormat>& trace_formats() {
-  static const std::vector<TraceFormat> kFormats = {kBamboo, kOobleck,  kParcae,     kAws,
-                                                    kGcp,    kSkypilot, kInfiniteHbd};
+  static const std::vector<TraceFormat> kFormats = {kBamboo, kOobleck,  kParcae,      kAws,
+                                                    kGcp,    kSkypilot, kInfiniteHbd, kSlurmEvents,
+                                                    kXidLog, kCsvLog};
   return kFormats;
 }
 

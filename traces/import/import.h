@@ -7,7 +7,10 @@
 /// a `join`.
 #pragma once
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/base/time.h"
@@ -15,6 +18,10 @@
 #include "traces/trace.h"
 
 namespace orrery::traces {
+
+/// Nanoseconds since 1970 of "2024-05-01T12:34:56", with a blank in place of the T, a fraction, and
+/// Z or an offset (none: UTC); or of plain seconds. None for anything else.
+std::optional<std::int64_t> parse_clock(std::string_view text);
 
 /// Which node leaves when a format only says how many are there.
 enum class LeaveOrder {
@@ -32,6 +39,17 @@ struct ImportOptions {
   std::uint64_t seed = 0;
   Nanoseconds horizon{};        ///< 0: the last line (or what the format says).
   std::int64_t most_lines = 0;  ///< Only the first lines, to see what a file is; 0: all.
+  /// Of `csv`: names of columns, and what its words for events mean: fail, repair, leave, join,
+  /// fail_job, ignore. Words that mean themselves need not be named.
+  std::string time_column{};
+  std::string node_column{};
+  std::string event_column{};
+  std::string cause_column{};  ///< Empty: the word for the event.
+  std::map<std::string, std::string> event_kinds{};
+  /// Of `csv`, `slurm` and `xid`: nodes come back so long after their last failure, where nothing
+  /// else brings them back sooner; 0: they do not.
+  Nanoseconds repair_after{};
+  std::optional<std::int64_t> start{};  ///< Nanoseconds since 1970; none: the first event.
 };
 
 /// A file to import, and where its problems go.

@@ -79,7 +79,7 @@ TEST(Units, TimesWorkAndMoneyAreCorrectlyRounded) {
 }
 
 TEST(Units, WrongTextsAreRefusedWithTheListOfUnits) {
-  const std::string hint = " (units: ns, us, ms, s, min, h, day)";
+  const std::string hint = " (units: ns, us, ms, s, min, h, day, days)";
   EXPECT_EQ(why_not<Seconds>("5"), "missing unit after '5'" + hint);
   EXPECT_EQ(why_not<Seconds>("5 sec"), "unknown unit 'sec'" + hint);
   EXPECT_EQ(why_not<Seconds>("5 S"), "unknown unit 'S'" + hint);

@@ -304,7 +304,7 @@ class Replay(Case):
     def test_each_problem_is_named_once_and_truly(self):
         for days, says in (("1e9", "--days: '1e9' is not from 1e-05 to 36525"),
                            ("1e-15", "--days: '1e-15' is not from 1e-05 to 36525"),
-                           ("1 h", "--days: '1 h' is not a number of days"),
+                           ("1 hour", "--days: '1 hour' is not a number of days"),
                            ("nan", "--days: 'nan' is not a number of days")):
             done = self.refuse_replay(*self.FLAGS[:-1], days, says=says)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)

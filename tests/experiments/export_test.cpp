@@ -1,0 +1,129 @@
+// Do exported files say what the plan says, in the trainer's names, and do trainers refuse what
+// they cannot run?
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "experiments/study/export_plan.h"
+#include "tests/experiments/support.h"
+
+namespace orrery::experiments::export_test {
+namespace {
+
+/// Two nodes of two GPUs.
+constexpr const char* kFour =
+    "schema: orrery/cluster/1\nname: four\nnodes:\n"
+    "  - {name: n, count: 2, gpus: {type: A100-80GB, count: 2}, domains: {link: nvlink3}, nics: "
+    "{link: infiniband-200, count: 1}}\n";
+
+std::string segment(int first, int last, const std::string& devices, int tensor_parallel,
+                    const std::string& more) {
+  return "{blocks: " + std::to_string(first) + "-" + std::to_string(last) +
+         ", groups: [{devices: [" + devices +
+         "], tensor_parallel: " + std::to_string(tensor_parallel) + "}]" + more + "}";
+}
+
+struct Exported {
+  std::string text;
+  std::string refused;  ///< Why not.
+  bool has(const std::string& line) const { return text.find(line + "\n") != std::string::npos; }
+};
+
+Exported exported(const std::string& plan, models::Trainer to) {
+  const support::TempFolder folder;
+  write_text_file(folder / "four.yaml", kFour);
+  write_text_file(folder / "plan.yaml", "schema: orrery/plan/1\n" + plan);
+  ExportSettings settings;
+  settings.plan = folder / "plan.yaml";
+  settings.to = to;
+  settings.job.cluster = folder / "four.yaml";
+  settings.job.model = "gpt3_125m";
+  settings.job.set_default("sequence_length", 512);
+  try {
+    return {export_plan(settings, {}).text, ""};
+  } catch (const NotExpressible& reasons) {
+    return {"", reasons.what()};
+  }
+}
+
+/// gpt3_125m has 12 layers between an embedding (block 0) and a head (13).
+std::string replicas(const std::string& more, int micro_batches = 4) {
+  std::string text = "pipelines:\n";
+  for (const char* devices : {"0, 1", "2, 3"}) {
+    text += "  - {micro_batches: " + std::to_string(micro_batches) +
+            ", micro_batch_size: 2, stages: [{segments: [" + segment(0, 13, devices, 2, more) +
+            "]}]}\n";
+  }
+  return text;
+}
+
+std::string uneven_pipelines() {
+  return "pipelines:\n"
+         "  - {micro_batches: 4, micro_batch_size: 1, stages: [{segments: [" +
+         segment(0, 5, "0", 1, "") + "]}, {segments: [" + segment(6, 13, "2", 1, "") +
+         "]}]}\n"
+         "  - {micro_batches: 4, micro_batch_size: 1, stages: [{segments: [" +
+         segment(0, 5, "1", 1, "") + "]}, {segments: [" + segment(6, 13, "3", 1, "") + "]}]}\n";
+}
+
+TEST(Export, TorchtitanGetsUnevenStagesAsModules) {
+  const Exported file = exported(uneven_pipelines(), models::Trainer::torchtitan);
+  ASSERT_EQ(file.refused, "");
+  EXPECT_TRUE(file.has("pipeline_parallel_degree = 2")) << file.text;
+  EXPECT_TRUE(file.has("pipeline_parallel_schedule = \"1F1B\""));
+  EXPECT_TRUE(file.has("pipeline_parallel_microbatch_size = 1"));
+  EXPECT_TRUE(file.has("local_batch_size = 4"));
+  EXPECT_TRUE(file.has("global_batch_size = 8"));
+  EXPECT_TRUE(file.has("data_parallel_replicate_degree = 2"));
+  EXPECT_TRUE(
+      file.has("  [\"tok_embeddings\", \"layers.0\", \"layers.1\", \"layers.2\", "
+               "\"layers.3\", \"layers.4\"],"))
+      << file.text;
+  EXPECT_NE(file.text.find("\"layers.11\", \"norm\", \"output\"],\n]"), std::string::npos);
+  EXPECT_NE(file.text.find("n-1: CUDA_VISIBLE_DEVICES=0,1 torchrun --nnodes 2 --node-rank 1"),
+            std::string::npos)
+      << file.text;
+}
+
+TEST(Export, TorchtitanShardsAsZeroSays) {
+  const Exported three = exported(replicas(", zero: {stage: 3}"), models::Trainer::torchtitan);
+  EXPECT_TRUE(three.has("data_parallel_shard_degree = 2")) << three.text << three.refused;
+  EXPECT_TRUE(three.has("data_parallel_replicate_degree = 1"));
+  EXPECT_TRUE(three.has("fsdp_reshard_after_forward = \"always\""));
+  EXPECT_TRUE(three.has("tensor_parallel_degree = 2"));
+  EXPECT_TRUE(three.has("local_batch_size = 2")) << "micro-batches are accumulated";
+  EXPECT_TRUE(three.has("global_batch_size = 16"));
+  const Exported two = exported(replicas(", zero: {stage: 2}"), models::Trainer::torchtitan);
+  EXPECT_TRUE(two.has("fsdp_reshard_after_forward = \"never\"")) << two.text << two.refused;
+  EXPECT_NE(
+      exported(replicas(", zero: {stage: 1}"), models::Trainer::torchtitan).refused.find("ZeRO-1"),
+      std::string::npos);
+}
+
+TEST(Export, DeepspeedGetsItsJson) {
+  const Exported file = exported(replicas(", zero: {stage: 3}"), models::Trainer::deepspeed);
+  ASSERT_EQ(file.refused, "");
+  const nlohmann::json json = nlohmann::json::parse(file.text);
+  EXPECT_EQ(json["train_batch_size"], 16);
+  EXPECT_EQ(json["train_micro_batch_size_per_gpu"], 2);
+  EXPECT_EQ(json["gradient_accumulation_steps"], 4);
+  EXPECT_EQ(json["zero_optimization"]["stage"], 3);
+  EXPECT_EQ(json["tensor_parallel"]["autotp_size"], 2);
+  EXPECT_EQ(json["bf16"]["enabled"], true);
+  EXPECT_NE(exported(uneven_pipelines(), models::Trainer::deepspeed).refused.find("PipelineModule"),
+            std::string::npos);
+}
+
+TEST(Export, MegatronGetsItsFlagsAndRefusesZero3) {
+  const Exported file = exported(uneven_pipelines(), models::Trainer::megatron);
+  ASSERT_EQ(file.refused, "");
+  EXPECT_TRUE(file.has("  --pipeline-model-parallel-size 2"));
+  EXPECT_TRUE(file.has("  --pipeline-model-parallel-layout 'Et*5|t*7L'")) << file.text;
+  EXPECT_TRUE(file.has("  --global-batch-size 8"));
+  EXPECT_NE(
+      exported(replicas(", zero: {stage: 3}"), models::Trainer::megatron).refused.find("ZeRO-3"),
+      std::string::npos);
+}
+
+}  // namespace
+}  // namespace orrery::experiments::export_test
