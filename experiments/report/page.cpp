@@ -427,6 +427,7 @@ std::string with_data(std::string html, const std::string& json) {
 }
 
 void describe(config::Visitor& v, PageGpu& gpu) {
+  v.title("GPU of a page");
   v.required("id", gpu.id, "");
   v.required("type", gpu.type, "");
   v.optional("pipeline", gpu.pipeline, "");
@@ -436,6 +437,7 @@ void describe(config::Visitor& v, PageGpu& gpu) {
 }
 
 void describe(config::Visitor& v, PageNode& node) {
+  v.title("Node of a page");
   v.required("name", node.name, "");
   v.required("region", node.region, "");
   v.required("leaf", node.leaf, "");
@@ -443,6 +445,7 @@ void describe(config::Visitor& v, PageNode& node) {
 }
 
 void describe(config::Visitor& v, PageLink& link) {
+  v.title("Link of a page");
   v.required("name", link.name, "");
   v.optional("node", link.node, "none: a link of the fabric");
   v.required("share", link.share, "of the logged time that it is busy");
@@ -451,12 +454,14 @@ void describe(config::Visitor& v, PageLink& link) {
 }
 
 void describe(config::Visitor& v, PageRow& row) {
+  v.title("Row of a timeline");
   v.required("rank", row.rank, "");
   v.required("lane", row.lane, "");
   v.required("spans", row.spans, "gap in ns, length in ns, index of the name; of each span");
 }
 
 void describe(config::Visitor& v, PageTimeline& timeline) {
+  v.title("Timeline of a page");
   v.required("names", timeline.names, "");
   v.required("kinds", timeline.kinds, "of each name");
   v.required("rows", timeline.rows, "");
@@ -465,6 +470,7 @@ void describe(config::Visitor& v, PageTimeline& timeline) {
 }
 
 void describe(config::Visitor& v, PageMemory& memory) {
+  v.title("Memory over time");
   v.required("rank", memory.rank, "");
   v.required("gpu", memory.gpu, "");
   v.required("have", memory.have, "");
@@ -473,12 +479,14 @@ void describe(config::Visitor& v, PageMemory& memory) {
 }
 
 void describe(config::Visitor& v, PageSource& source) {
+  v.title("Source of a page");
   v.required("what", source.what, "");
   v.required("name", source.name, "");
   v.required("hash", source.hash, "");
 }
 
 void describe(config::Visitor& v, PlanPage& plan) {
+  v.title("Page of a plan");
   v.required("name", plan.name, "");
   v.required("sentences", plan.sentences, "");
   v.optional("evaluation", plan.evaluation, "");
@@ -493,6 +501,7 @@ void describe(config::Visitor& v, PlanPage& plan) {
 }
 
 void describe(config::Visitor& v, StudyPage& study) {
+  v.title("Page of a study");
   v.required("columns", study.columns, "");
   v.required("rows", study.rows, "");
   v.required("axes", study.axes, "");
@@ -500,6 +509,7 @@ void describe(config::Visitor& v, StudyPage& study) {
 }
 
 void describe(config::Visitor& v, ReplayPage& replay) {
+  v.title("Page of a replay");
   v.required("run", replay.run, "");
   v.required("case", replay.in_case, "");
   v.required("policy", replay.policy, "");
@@ -516,6 +526,7 @@ void describe(config::Visitor& v, ReplayPage& replay) {
 }
 
 void describe(config::Visitor& v, Page& page) {
+  v.title("Page");
   v.schema("orrery/report", 1);
   v.required("title", page.title, "");
   v.required("made_by", page.made_by, "");

@@ -330,7 +330,7 @@ void describe(config::Visitor& v, ReportSettings& settings) {
 }
 
 void describe(config::Visitor& v, ReportResult& result) {
-  v.title("Report");
+  v.title("Written report");
   v.required("file", result.file, "that was written");
   v.required("bytes", result.bytes, "of the file");
   v.required("page", result.page, "what it shows");

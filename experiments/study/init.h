@@ -14,7 +14,7 @@ struct InitSettings {
   /// "4x8xH100": nodes, GPUs of each, type; a type of the library or its beginning.
   std::vector<std::string> nodes;
   std::string name = "my_cluster";
-  /// Link classes and counts by GPU type as named in `nodes`; "" is for all types.
+  /// Link classes and counts by GPU type as named in `nodes`; `all` is for all types.
   std::map<std::string, std::string> network;  ///< Of the NICs.
   std::map<std::string, std::string> nvlink;   ///< Between the GPUs of a node; `none`: PCIe only.
   std::map<std::string, std::string> nics;     ///< How many a node has.

@@ -8,11 +8,12 @@ import json
 import os
 import pty
 import resource
+import subprocess
 import sys
 import unittest
 from pathlib import Path
 
-from support import HEXISCALE, JOB, MEGATRON, ROOT, WHERE, Case, orrery
+from support import BINARY, HEXISCALE, JOB, MEGATRON, ROOT, WHERE, Case, orrery
 
 
 COMMANDS = ["run", "plan", "simulate", "validate", "diff", "list", "schema", "mixed-length",
@@ -45,6 +46,25 @@ class Help(Case):
         done = orrery()
         self.assertEqual(done.returncode, 2)
         self.assertIn("Commands:", done.stderr)
+
+    def test_bash_completes_commands_flags_and_names(self):
+        script = self.succeed("completion", "bash")
+
+        def completed(*words):
+            line = f"{script}\nCOMP_WORDS=({' '.join(words)} '')\nCOMP_CWORD={len(words)}\n"
+            if words[-1].startswith("?"):
+                line = line.replace(f"{words[-1]} ''", words[-1][1:])
+                line = line.replace(f"COMP_CWORD={len(words)}", f"COMP_CWORD={len(words) - 1}")
+            done = subprocess.run(["bash", "-c", line + '_orrery; printf "%s\\n" "${COMPREPLY[@]}"'],
+                                  capture_output=True, text=True, check=True)
+            return done.stdout.split()
+
+        self.assertEqual(completed(BINARY, "?pl"), ["plan"])
+        self.assertEqual(completed(BINARY, "plan", "?--scale-n"), ["--scale-network", "--scale-node"])
+        self.assertEqual(completed(BINARY, "trace", "?imp"), ["import"])
+        self.assertEqual(completed(BINARY, "trace", "import", "?--repair"), ["--repair-after"])
+        self.assertIn("hexiscale_240", completed(BINARY, "plan", "--cluster", "?hexiscale_2"))
+        self.assertIn("README.md", completed(BINARY, "validate", "?READ"))
 
     def test_no_colors_in_a_pipe_nor_with_no_color(self):
         self.assertNotIn("\033", self.succeed("list", "clusters"))

@@ -1,6 +1,6 @@
 // The plan drawn on the cluster: a card for each node, a square for each GPU, lines from stage to
 // stage, and links by how busy they are.
-import {choice, color, element, heat, on_heat, percent, svg} from './dom.js';
+import {choice, color, element, heat, on_heat, on_theme, percent, svg} from './dom.js';
 
 const kNodesDrawn = 256;
 const kSquare = 27;
@@ -29,6 +29,7 @@ export function cluster(plan) {
       'aria-label': 'The plan on the cluster'});
   drawing.style.maxWidth = `${(nodes.length < 8 ? 1.35 : 1) * (columns * (width + kGap) - kGap)}px`;
   const squares = [];
+  const bars = [];
   const stages = new Map();  // "pipeline.stage" -> centers of its GPUs
 
   nodes.forEach((node, n) => {
@@ -71,7 +72,8 @@ export function cluster(plan) {
     const wide = (width - 16) / Math.max(busiest.length, 1);
     busiest.forEach((link, l) => {
       const bar = svg('rect', {x: x0 + 8 + l * wide, y: y0 + height - 18,
-                               width: Math.max(wide - 1, .7), height: 10, fill: heat(link.share)});
+                               width: Math.max(wide - 1, .7), height: 10});
+      bars.push([bar, link.share]);
       const tip = svg('title');
       tip.textContent = `${link.name}: ${percent(link.share)} of the iteration`;
       bar.append(tip);
@@ -115,7 +117,6 @@ export function cluster(plan) {
     }
     drawing.classList.toggle('one', only !== 'all');
   }
-  paint();
 
   const bar = element('div', {class: 'bar'});
   if (has_use) {
@@ -126,13 +127,21 @@ export function cluster(plan) {
     bar.append(choice('Pipeline', [['all', 'all'], ...pipelines.map((p) => [String(p), String(p)])],
                       only, (value) => { only = value; paint(); }));
   }
+  const marks = [];
   const scale = element('span', {class: 'legend'}, 'idle',
       ...[0, .25, .5, .75, 1].map((share) => {
         const mark = element('i');
-        mark.style.background = heat(share);
+        marks.push([mark, share]);
         return mark;
       }), 'busy all the time');
   scale.classList.add('heat');
+  const color_heat = () => {
+    for (const [mark, share] of marks) mark.style.background = heat(share);
+    for (const [bar, share] of bars) bar.setAttribute('fill', heat(share));
+    paint();
+  };
+  color_heat();
+  on_theme(color_heat);
   const left_out = plan.nodes.length - nodes.length;
   return element('figure', {}, bar, drawing, has_links ? scale : null,
       element('figcaption', {}, 'Squares are GPUs, labeled pipeline.stage; lines lead from stage to ' +

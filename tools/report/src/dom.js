@@ -50,13 +50,18 @@ export const palette = kPalette;
 
 // From cool to hot, 0 to 1.
 export function heat(share) {
-  const stops = [[224, 236, 244], [158, 202, 225], [254, 217, 118], [253, 141, 60], [189, 0, 38]];
+  const dark = document.documentElement.dataset.theme === 'dark';
+  const stops = [dark ? [52, 66, 82] : [224, 236, 244], dark ? [86, 130, 160] : [158, 202, 225],
+                 [254, 217, 118], [253, 141, 60], [189, 0, 38]];
   const x = Math.min(1, Math.max(0, share)) * (stops.length - 1);
   const i = Math.min(stops.length - 2, Math.floor(x));
   const mix = stops[i].map((low, k) => Math.round(low + (stops[i + 1][k] - low) * (x - i)));
   return `rgb(${mix.join(',')})`;
 }
-export const on_heat = (share) => share > 0.8 ? '#ffffff' : '#10151b';
+export function on_heat(share) {
+  const dark = document.documentElement.dataset.theme === 'dark';
+  return share > 0.8 || (dark && share < 0.3) ? '#ffffff' : '#10151b';
+}
 
 export const variable = (name) =>
     getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -1,7 +1,7 @@
 // The page of `orrery report`: reads its data, and lays out what is there.
 import {chart} from './charts.js';
 import {cluster} from './cluster.js';
-import {element, number, on_theme, percent, redraw_all} from './dom.js';
+import {element, number, percent, redraw_all, variable} from './dom.js';
 import {over_time, ranking, unable, where_time_goes} from './replay.js';
 import {study} from './study.js';
 import {table} from './table.js';
@@ -106,7 +106,8 @@ function memory(series) {
       data: one.at.map((at, k) => [at / 1e9, one.allocated[k] / 2 ** 30]),
       markLine: i > 0 ? undefined : {
         silent: true, symbol: 'none', lineStyle: {type: 'dashed', color: '#d55e00'},
-        label: {formatter: (mark) => mark.name, position: 'insideEndTop'},
+        label: {formatter: (mark) => mark.name, position: 'insideEndTop', color: variable('--ink'),
+                textBorderWidth: 0},
         data: gpus.map(([gpu, have]) => ({yAxis: have / 2 ** 30, name: gpu}))},
     })),
   })), element('figcaption', {},
@@ -197,5 +198,4 @@ root.append(
     element('nav', {'aria-label': 'Sections'}, ...sections.map(([id, title]) => element('a', {href: `#${id}`}, title))),
     ...body,
     element('footer', {class: 'soft'}, 'Made by Orrery. This file needs no network. Charts by Apache ECharts.'));
-on_theme(() => {});
 document.documentElement.dataset.ready = 'yes';

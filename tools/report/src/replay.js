@@ -117,7 +117,10 @@ export function over_time(replays, horizon) {
     element('figure', {}, compare, element('figcaption', {}, 'Tokens that count so far, before later roll-backs.')),
     element('div', {class: 'bar'}, choice('Replay', replays.map((r, i) => [String(i), label(r)]), '0',
         (value) => { chosen = Number(value); buckets.redraw(); gpus.redraw(); fill(); })),
-    element('figure', {}, buckets, element('figcaption', {},
+    replays.every((replay) => Object.keys(replay.buckets).length === 0)
+      ? element('p', {class: 'soft'}, 'These runs kept no buckets over time: an older version of ' +
+                'orrery made them. The totals are above.')
+      : element('figure', {}, buckets, element('figcaption', {},
         'Where the time of each 1/200 of the horizon went. Between two interruptions the checkpoints ' +
         'of a stretch are drawn as one piece.')),
     element('figure', {}, gpus),

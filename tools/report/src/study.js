@@ -28,7 +28,7 @@ export function study(data) {
 }
 
 function chooser(rows, axes, measures) {
-  const first = ['iteration_time_s', 'tokens_per_s', 'ettr'].find((m) => measures.includes(m)) ?? measures[0];
+  const first = ['iteration_time_s', 'tokens_per_s', 'tokens', 'ettr'].find((m) => measures.includes(m)) ?? measures[0];
   const spread = (axis) => new Set(rows.map((row) => row[axis])).size;
   // Options say again what other axes say, or little that a legend can show.
   const told = ['seed', 'options', 'planner_options', 'policy_name'];
