@@ -32,6 +32,9 @@ STRIKES = ["flip", "reset", "cut", "delay", "stall", "stop", "kill_sending", "fl
 PLANS = ["two_stages", "two_replicas", "three_parts"]
 POLICIES = [None, "torchft", "hetu"]
 STEPS = 6
+# Seconds: twice the deadlines of a transfer (60), of connecting (20) and of two answers of the
+# store (30 each), for two faults or a machine that does other things.
+LIMIT = 280
 
 
 def losses(folder):
@@ -94,7 +97,7 @@ class Training(Runner):
             what += f" launcher dies after {after:.2f} s"
             threading.Timer(after, lambda: process.poll() is None
                             and os.kill(process.pid, signal.SIGKILL)).start()
-        code, output, problem = self.finish(process)
+        code, output, problem = self.finish(process, LIMIT)
         found = losses(folder / "out")
         problems = [problem] if problem else []
         for step, loss in found.items():

@@ -105,9 +105,16 @@ COMMANDS = {kind.name: kind() for kind in (Study, Replay, Plan, Execute, Twin)}
 
 
 def tree(folder):
-    """What every file holds; without times, and without folders of work that nobody reads."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
-            if path.is_file() and path.name != "timings.csv" and ".work" not in path.parts}
+    """What every file holds; without times, and without folders of work that nobody reads. The log
+    of a run may say that the store of answers was left aside."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name != "timings.csv" and ".work" not in path.parts:
+            lines = path.read_bytes().splitlines(keepends=True)
+            files[str(path.relative_to(folder))] = b"".join(
+                line for line in lines
+                if path.name != "log.txt" or not line.startswith(b"orrery: going on without"))
+    return files
 
 
 def losses(folder):
