@@ -64,8 +64,13 @@ void append_text_file(const std::string& path, std::string_view text) {
 }
 
 void make_folders(const std::string& path) {
+  // Another call may take away an empty folder on the way at that very moment.
+  constexpr int kTries = 100;
   std::error_code error;
-  std::filesystem::create_directories(path, error);
+  for (int i = 0; i < kTries; ++i) {
+    std::filesystem::create_directories(path, error);
+    if (error != std::errc::no_such_file_or_directory) break;
+  }
   if (error) throw std::system_error(error, "cannot make folder " + path);
 }
 

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include "experiments/study/files.h"
@@ -44,6 +45,22 @@ bool is_locked(const fs::path& folder) {
   return locked;
 }
 
+/// The process that `text` numbers is gone, or is this one: then it was another one of this number.
+bool is_gone(std::string_view text) {
+  pid_t pid = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, pid);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || pid <= 0) return false;
+  return pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH);
+}
+
+/// Nobody has written it for a minute.
+bool is_old(const fs::path& path) {
+  std::error_code error;
+  const auto written = fs::last_write_time(path, error);
+  return !error && fs::file_time_type::clock::now() - written > std::chrono::minutes(1);
+}
+
 /// No worker writes into the work folder "<hash>.<pid>", and none is about to: the process that it
 /// belongs to is gone, or has had a minute to start one; another process may have its number.
 bool is_stale(const fs::path& folder) {
@@ -51,14 +68,19 @@ bool is_stale(const fs::path& folder) {
   const std::string name = folder.filename().string();
   const std::size_t dot = name.rfind('.');
   if (dot == std::string::npos) return false;
-  pid_t pid = 0;
-  const char* end = name.data() + name.size();
-  const auto parsed = std::from_chars(name.data() + dot + 1, end, pid);
-  if (parsed.ec != std::errc{} || parsed.ptr != end || pid <= 0) return false;
-  if (pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH)) return true;
-  std::error_code error;
-  const auto written = fs::last_write_time(folder, error);
-  return !error && fs::file_time_type::clock::now() - written > std::chrono::minutes(1);
+  if (is_gone(std::string_view(name).substr(dot + 1))) return true;
+  return is_old(folder);
+}
+
+/// A temporary file of write_file_atomically(), "<name>.tmp.<pid>.<n>", that was left behind: its
+/// process is gone, here or on the host that it was on.
+bool is_stale_temporary(const fs::path& path) {
+  constexpr std::string_view kMark = ".tmp.";
+  const std::string name = path.filename().string();
+  const std::size_t mark = name.rfind(kMark);
+  if (mark == std::string::npos) return false;
+  const std::string_view pid = std::string_view(name).substr(mark + kMark.size());
+  return is_gone(pid.substr(0, pid.find('.'))) && is_old(path);
 }
 
 /// Cells by column.
@@ -112,6 +134,9 @@ void Store::prepare(const std::vector<std::size_t>& missing) const {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_ + "/.work", error)) {
     if (is_stale(entry.path())) remove_quietly(entry.path());
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
+    if (is_stale_temporary(entry.path())) remove_quietly(entry.path());
   }
   for (const std::size_t run : missing) remove_quietly(failed_folder(run));
 }

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -197,7 +198,12 @@ TEST(Sweep, LeavesWhatAnotherCallIsAboutToWrite) {
     make_folders(folder);
     write_text_file(folder + "/log.txt", "");
   }
+  // Half a file of one that was killed.
+  const std::string half = experiment.results() + "/runs.csv.tmp.99999999.0";
+  write_text_file(half, "run,");
+  support::fs::last_write_time(half, support::fs::last_write_time(half) - std::chrono::hours(1));
   EXPECT_EQ(experiment.sweep(experiment.options(1)).done, 8);
+  EXPECT_FALSE(support::fs::exists(half));
   EXPECT_TRUE(support::fs::exists(living + "/log.txt"));
   EXPECT_FALSE(support::fs::exists(gone));
 }

@@ -106,10 +106,12 @@ COMMANDS = {kind.name: kind() for kind in (Study, Replay, Plan, Execute, Twin)}
 
 def tree(folder):
     """What every file holds; without times, and without folders of work that nobody reads. The log
-    of a run may say that the store of answers was left aside."""
+    of a run may say that the store of answers was left aside, and a killed process may leave a
+    temporary file, which goes a minute later."""
     files = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != "timings.csv" and ".work" not in path.parts:
+        left = path.name == "timings.csv" or ".work" in path.parts or ".tmp." in path.name
+        if path.is_file() and not left:
             lines = path.read_bytes().splitlines(keepends=True)
             files[str(path.relative_to(folder))] = b"".join(
                 line for line in lines
