@@ -144,9 +144,12 @@ void Store::prepare(const std::vector<std::size_t>& missing) const {
 void Store::publish(std::size_t run) const {
   const std::string from = work_folder(run);
   const std::string to = run_folder(run);
-  if (!present(run)) remove_quietly(to);
   std::error_code error;
   fs::rename(from, to, error);
+  if (error && !present(run)) {  // What is there is damaged, and not of a call at the same time.
+    remove_quietly(to);
+    fs::rename(from, to, error);
+  }
   if (error) {
     remove_quietly(from);
     if (!present(run)) throw std::system_error(error, "cannot write " + to);
