@@ -178,6 +178,16 @@ def diff(*, first: str | PathLike[str] | Record, second: str | PathLike[str] | R
     """Compare two plans: what differs and what it costs."""
     ...
 
+def init(*, nodes: Sequence[str | PathLike[str] | Record] | str,
+         name: str | PathLike[str] | Record = ..., network: Mapping[str,
+         str | PathLike[str] | Record] = ..., nvlink: Mapping[str,
+         str | PathLike[str] | Record] = ..., nics: Mapping[str,
+         str | PathLike[str] | Record] = ..., oversubscription: float = ...,
+         output: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str, Any]],
+         Any] | None = ...) -> results.InitResult:
+    """Write a cluster file from a few words; without --nodes it asks."""
+    ...
+
 def list(*, what: str | PathLike[str] | Record,
          name: Sequence[str | PathLike[str] | Record] | str = ...,
          cluster: str | PathLike[str] | Record | None = ..., markdown: bool = ...,
@@ -227,8 +237,8 @@ def import_(*, what: str | PathLike[str] | Record,
     """Read files of other systems: profiles, measurements, topologies."""
     ...
 
-def export(*, plan: str | PathLike[str] | Record, to: Literal["megatron", "flagscale"],
-           output: str | PathLike[str] | Record | None = ...,
+def export(*, plan: str | PathLike[str] | Record, to: Literal["megatron", "flagscale", "torchtitan",
+           "deepspeed"], output: str | PathLike[str] | Record | None = ...,
            cluster: str | PathLike[str] | Record | None = ...,
            model: str | PathLike[str] | Record | None = ...,
            job: str | PathLike[str] | Record | None = ..., global_batch: Any = ...,
@@ -238,7 +248,32 @@ def export(*, plan: str | PathLike[str] | Record, to: Literal["megatron", "flags
            profile: str | PathLike[str] | Record | None = ...,
            scale_profile: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str,
            Any]], Any] | None = ...) -> results.ExportResult:
-    """Write a plan as flags and files of Megatron-LM or FlagScale."""
+    """Write a plan as flags and files of Megatron-LM, FlagScale, torchtitan or DeepSpeed."""
+    ...
+
+def report(*, what: Sequence[str | PathLike[str] | Record] | str,
+           output: str | PathLike[str] | Record | None,
+           title: str | PathLike[str] | Record | None = ...,
+           cluster: str | PathLike[str] | Record | None = ...,
+           model: str | PathLike[str] | Record | None = ...,
+           job: str | PathLike[str] | Record | None = ..., global_batch: Any = ...,
+           sequence_length: Any = ..., dtype: Any = ..., recompute: Any = ...,
+           zero_stages: Any = ..., schedules: Any = ..., max_tensor_parallel: Any = ...,
+           max_micro_batch_size: Any = ..., sequence_parallel: Any = ...,
+           profile: str | PathLike[str] | Record | None = ...,
+           scale_profile: str | PathLike[str] | Record | None = ..., cost: Literal["simulator",
+           "hexiscale_public_code", "hexiscale_paper"] = ..., seed: int = ..., jitter: float = ...,
+           step_jitter: float = ..., link_jitter: float = ...,
+           straggler: Sequence[str | Mapping[str, Any]] | str = ...,
+           slow_link: Sequence[str | Mapping[str, Any]] | str = ..., inner: Literal["automatic",
+           "closed_form", "aggregated", "per_block"] = ..., ring: Literal["aggregated",
+           "stepwise"] = ..., expanded: bool = ..., cache: str | PathLike[str] | Record = ...,
+           efficiency: Mapping[str, float] = ..., scale_efficiency: float = ...,
+           scale_compute: float = ..., price: Mapping[str, float] = ..., scale_network: float = ...,
+           scale_node: float = ..., scale_latency: float = ..., link: Mapping[str,
+           float | str] = ..., without: Sequence[str | PathLike[str] | Record] | str = ...,
+           progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.ReportResult:
+    """Write plans, a run or the results of a study as one HTML file."""
     ...
 
 def replay(*, file: str | PathLike[str] | Record = ...,
@@ -293,6 +328,12 @@ def trace_import(*, format: str | PathLike[str] | Record,
                  gpus_per_node: int = ..., nodes: int | None = ...,
                  order: Literal["last_in_first_out", "random"] = ..., seed: int = ...,
                  days: str | Mapping[str, Any] | None = ...,
+                 time: str | PathLike[str] | Record | None = ...,
+                 node: str | PathLike[str] | Record | None = ...,
+                 event: str | PathLike[str] | Record | None = ...,
+                 cause: str | PathLike[str] | Record | None = ..., map: Mapping[str,
+                 str | PathLike[str] | Record] = ..., repair_after: float | str | None = ...,
+                 start: str | PathLike[str] | Record | None = ...,
                  output: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str,
                  Any]], Any] | None = ...) -> results.TraceImportResult:
     """Read traces of Bamboo, Oobleck, Parcae, AWS, GCP, SkyPilot."""

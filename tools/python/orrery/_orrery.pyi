@@ -440,7 +440,7 @@ class IterationOptions(Record):
     slow_links: list[SlowLink]
     inner: Literal["automatic", "closed_form", "aggregated", "per_block"]
     ring: Literal["aggregated", "stepwise"]
-    fold: Literal["automatic", "off"]
+    fold: Literal["automatic", "slices", "off"]
     record_spans: bool
     record_memory: bool
     record_links: bool
@@ -448,7 +448,7 @@ class IterationOptions(Record):
                  seed: int = ..., stragglers: list[Straggler] = ...,
                  slow_links: list[SlowLink] = ..., inner: Literal["automatic", "closed_form",
                  "aggregated", "per_block"] = ..., ring: Literal["aggregated", "stepwise"] = ...,
-                 fold: Literal["automatic", "off"] = ..., record_spans: bool = ...,
+                 fold: Literal["automatic", "slices", "off"] = ..., record_spans: bool = ...,
                  record_memory: bool = ..., record_links: bool = ...) -> None: ...
 
 class IterationResult(Record):

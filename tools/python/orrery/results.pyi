@@ -219,6 +219,14 @@ class Fleet(Result):
     tokens_per_second: Interval | None
     tried: bool
 
+class GPUOfAPage(Result):
+    id: int
+    type: str
+    pipeline: int | None
+    stage: int | None
+    compute: float | None
+    collectives: float | None
+
 class GenerationComparison(Result):
     generation: int
     problem: str
@@ -253,6 +261,10 @@ class Infeasible(Result):
     constraint: str
     witness: str
 
+class InitResult(Result):
+    text: str
+    file: str | None
+
 class Interval(Result):
     mean: float
     half_width_95: float
@@ -273,6 +285,13 @@ class LabNode(Result):
     dropped_frames: int
     refused_frames: int
     processes: int
+
+class LinkOfAPage(Result):
+    name: str
+    node: str | None
+    share: float
+    bytes: float
+    capacity: float
 
 class ListResult(Result):
     value: list[Planner]
@@ -302,6 +321,13 @@ class Memory(Result):
     need_bytes: float
     have_bytes: float
     fits: bool
+
+class MemoryOverTime(Result):
+    rank: str
+    gpu: str
+    have: float
+    at: list[int]
+    allocated: list[float]
 
 class MemoryRow(Result):
     rank: int
@@ -335,6 +361,12 @@ class NetlabResult(Result):
     nodes: list[LabNode]
     differences: list[str]
 
+class NodeOfAPage(Result):
+    name: str
+    region: str
+    leaf: int
+    gpus: list[GPUOfAPage]
+
 class OpRow(Result):
     rank: int
     what: str
@@ -347,6 +379,53 @@ class Option(Result):
     name: str
     default: str
     doc: str
+
+class Page(Result):
+    title: str
+    made_by: str
+    command: str
+    sentences: list[str]
+    sources: list[SourceOfAPage]
+    plans: list[PageOfAPlan]
+    study: PageOfAStudy | None
+    ranking: list[Standing]
+    unable: list[Unable]
+    replays: list[PageOfAReplay]
+    horizon_days: float
+
+class PageOfAPlan(Result):
+    name: str
+    sentences: list[str]
+    evaluation: Evaluation | None
+    loads: list[Stage]
+    nodes: list[NodeOfAPage]
+    links: list[LinkOfAPage]
+    timeline: TimelineOfAPage | None
+    memory: list[MemoryOverTime]
+    prices: list[str]
+    sources: list[SourceOfAPage]
+    effective: str
+
+class PageOfAReplay(Result):
+    run: str
+    case: str
+    policy: str
+    axes: str
+    seed: str
+    buckets: dict[str, list[float]]
+    at: list[float]
+    tokens: list[float]
+    live: list[float]
+    in_plan: list[float]
+    lost_at: list[float]
+    causes: list[str]
+    stalls: list[float]
+
+class PageOfAStudy(Result):
+    columns: list[str]
+    rows: list[list[str]]
+    axes: list[str]
+    measures: list[str]
 
 class Pipeline(Result):
     stages: list[str]
@@ -414,6 +493,11 @@ class Report(Result):
     simulated_pipelines: int
     plan: Plan | None
 
+class ReportResult(Result):
+    file: str
+    bytes: int
+    page: Page
+
 class RobustPlan(Result):
     cluster: str
     model: str
@@ -434,6 +518,11 @@ class RobustPlan(Result):
     judging_replays: int
     fleet: Fleet | None
     fleets: list[Fleet]
+
+class RowOfATimeline(Result):
+    rank: str
+    lane: str
+    spans: str
 
 class Run(Result):
     run: str
@@ -491,6 +580,11 @@ class SimulateResult(Result):
     plans: list[Report]
     steps: list[TimesOfSteps]
 
+class SourceOfAPage(Result):
+    what: str
+    name: str
+    hash: str
+
 class Stage(Result):
     pipeline: int
     stage: int
@@ -498,6 +592,26 @@ class Stage(Result):
     tensor_parallel_seconds: float
     transfer_seconds: float
     bubble_seconds: float
+
+class Standing(Result):
+    case: str
+    policy: str
+    axes: str
+    seeds: int
+    tokens_per_second: Interval
+    undisturbed_tokens_per_second: float
+    goodput: Interval
+    ettr: Interval
+    behind_first: Interval
+    behind_previous: Interval
+    tokens: float
+    dollars_per_million_tokens: float
+    interruptions: float
+    lost_iterations: float
+    wall_share: dict[str, float]
+    gpu_hours: dict[str, float]
+    losses: dict[str, Interval]
+    owed: dict[str, Interval]
 
 class StepLine(Result):
     generation: int
@@ -537,6 +651,13 @@ class Tensor(Result):
     leaf: bool
     shape: list[int]
     annotation: str
+
+class TimelineOfAPage(Result):
+    names: list[str]
+    kinds: list[str]
+    rows: list[RowOfATimeline]
+    spans: int
+    left_out: str | None
 
 class TimesOfSteps(Result):
     steps: int
@@ -602,6 +723,13 @@ class TwinResult2(Result):
     disturbed_share: float
     same_program_as: str
     seen: str
+
+class Unable(Result):
+    case: str
+    policy: str
+    axes: str
+    status: str
+    reason: str
 
 class ValidateResult(Result):
     files: list[CheckedFile]
