@@ -17,10 +17,11 @@ constexpr const char* kFour =
     "{link: infiniband-200, count: 1}}\n";
 
 std::string segment(int first, int last, const std::string& devices, int tensor_parallel,
-                    const std::string& more) {
+                    int samples, const std::string& more) {
   return "{blocks: " + std::to_string(first) + "-" + std::to_string(last) +
          ", groups: [{devices: [" + devices +
-         "], tensor_parallel: " + std::to_string(tensor_parallel) + "}]" + more + "}";
+         "], tensor_parallel: " + std::to_string(tensor_parallel) +
+         ", samples: " + std::to_string(samples) + "}]" + more + "}";
 }
 
 struct Exported {
@@ -51,7 +52,7 @@ std::string replicas(const std::string& more, int micro_batches = 4) {
   std::string text = "pipelines:\n";
   for (const char* devices : {"0, 1", "2, 3"}) {
     text += "  - {micro_batches: " + std::to_string(micro_batches) +
-            ", micro_batch_size: 2, stages: [{segments: [" + segment(0, 13, devices, 2, more) +
+            ", micro_batch_size: 2, stages: [{segments: [" + segment(0, 13, devices, 2, 2, more) +
             "]}]}\n";
   }
   return text;
@@ -60,10 +61,11 @@ std::string replicas(const std::string& more, int micro_batches = 4) {
 std::string uneven_pipelines() {
   return "pipelines:\n"
          "  - {micro_batches: 4, micro_batch_size: 1, stages: [{segments: [" +
-         segment(0, 5, "0", 1, "") + "]}, {segments: [" + segment(6, 13, "2", 1, "") +
+         segment(0, 5, "0", 1, 1, "") + "]}, {segments: [" + segment(6, 13, "2", 1, 1, "") +
          "]}]}\n"
          "  - {micro_batches: 4, micro_batch_size: 1, stages: [{segments: [" +
-         segment(0, 5, "1", 1, "") + "]}, {segments: [" + segment(6, 13, "3", 1, "") + "]}]}\n";
+         segment(0, 5, "1", 1, 1, "") + "]}, {segments: [" + segment(6, 13, "3", 1, 1, "") +
+         "]}]}\n";
 }
 
 TEST(Export, TorchtitanGetsUnevenStagesAsModules) {

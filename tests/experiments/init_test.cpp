@@ -73,17 +73,17 @@ TEST(Init, AllProblemsComeAtOnce) {
 TEST(Init, UnitsThatWereMixedUpAreNoticed) {
   const support::TempFolder folder;
   const auto warnings = [&](const std::string& nic, const std::string& peak) {
-    write_text_file(
-        folder / "odd.yaml",
-        "schema: orrery/cluster/1\nname: odd\n"
-        "links: {mine: {bandwidth: " +
-            nic +
-            ", latency: 5 us, source: me}}\n"
-            "gpus: {mine: {vendor: nvidia, peak: {bf16: " +
-            peak +
-            "}, memory: 80 GiB, memory_bandwidth: 2 TB/s, source: me}}\n"
-            "nodes: [{name: a, count: 2, gpus: {type: mine, count: 2}, nics: {link: mine, count: "
-            "1}}]\n");
+    write_text_file(folder / "odd.yaml",
+                    "schema: orrery/cluster/1\nname: odd\n"
+                    "links: {mine: {bandwidth: " +
+                        nic +
+                        ", latency: 5 us, source: me}}\n"
+                        "gpus: {mine: {vendor: nvidia, peak: {bf16: " +
+                        peak +
+                        "}, memory: 80 GiB, memory_bandwidth: 2 TB/s, source: me}}\n"
+                        "nodes: [{name: a, count: 2, gpus: {type: mine, count: 2}, pcie: {link: "
+                        "pcie4-x16}, nics: {link: mine, count: "
+                        "1}}]\n");
     return implausible(load(folder / "odd.yaml"));
   };
   EXPECT_TRUE(warnings("400 Gbps", "362 TFLOPS").empty());

@@ -61,12 +61,12 @@ TEST(ImportCsv, WordsOfTheLogBecomeEvents) {
       "PING,a,2024-03-01T00:11:00Z\n"
       "NODE_UP,a,2024-03-01T00:20:00.5Z\n";
   EXPECT_EQ(read("csv", log, columns()),
-            "0 fail a (NODE_DOWN)\n1220.5 repair a (NODE_UP)\n2 nodes, 1800 s\n");
+            "0 fail a (NODE_DOWN)\n1200.5 repair a (NODE_UP)\n2 nodes, 1800 s\n");
   ImportOptions later = columns();
   later.nodes = 4;
   later.start = parse_clock("2024-03-01T00:05:00Z");
   EXPECT_EQ(read("csv", log, later),
-            "300 fail a (NODE_DOWN)\n920.5 repair a (NODE_UP)\n4 nodes, 1500 s\n");
+            "300 fail a (NODE_DOWN)\n900.5 repair a (NODE_UP)\n4 nodes, 1500 s\n");
 }
 
 TEST(ImportCsv, NodesComeBackWhereNothingSaysWhen) {

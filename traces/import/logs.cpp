@@ -55,11 +55,6 @@ Meaning meaning_of(const std::string& word) {
 
 Trace read_csv_log(const ImportInput& input) {
   const ImportOptions& options = input.options;
-  if (options.time_column.empty() || options.node_column.empty() || options.event_column.empty()) {
-    input.diagnostics.add({input.path, 0, 0}, "which columns hold time, node and event?",
-                          "--time COLUMN --node COLUMN --event COLUMN");
-    return {};
-  }
   Columns columns;
   std::vector<NodeEvent> events;
   std::vector<config::CsvCell> cells;
@@ -69,6 +64,12 @@ Trace read_csv_log(const ImportInput& input) {
       input, "the file is empty",
       [&](const std::string& text, std::int64_t line, FileProblems& problems) {
         if (!good || !split_cells(text, line, cells, problems)) return;
+        if (first && (options.time_column.empty() || options.node_column.empty() ||
+                      options.event_column.empty())) {
+          good = false;
+          return problems.add(line, 1, "which columns hold time, node and event?",
+                              "--time COLUMN --node COLUMN --event COLUMN");
+        }
         if (first) {
           first = false;
           columns = header_of(cells);
