@@ -110,6 +110,9 @@ class Validator {
     if (schedule->uses_chunks && plan_.virtual_stages < 2) {
       fail("virtual_stages", fmt::format("{} needs at least 2 virtual stages, not {}",
                                          ir::name_of(plan_.schedule), plan_.virtual_stages));
+    } else if (schedule->folds_back && plan_.virtual_stages != 2) {
+      fail("virtual_stages", fmt::format("{} has 2 virtual stages, not {}",
+                                         ir::name_of(plan_.schedule), plan_.virtual_stages));
     } else if (!schedule->uses_chunks && plan_.virtual_stages != 1) {
       fail("virtual_stages", fmt::format("{} has 1 virtual stage, not {}",
                                          ir::name_of(plan_.schedule), plan_.virtual_stages));
@@ -362,9 +365,12 @@ class Validator {
 
   /// Chunk by chunk, in a chunk stage by stage, the blocks follow one another.
   void check_blocks(const ir::Pipeline& pipeline, const std::string& path) {
+    const ScheduleEntry* schedule = find_schedule(plan_.schedule);
+    const auto stages = static_cast<int>(pipeline.stages.size());
     std::int64_t next = 0;
     for (int chunk = 0; chunk < std::max(1, plan_.virtual_stages); ++chunk) {
-      for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      for (int step = 0; step < stages; ++step) {
+        const std::size_t s = schedule == nullptr ? step : schedule->stage_at(chunk, step, stages);
         const std::vector<ir::Segment>& segments = pipeline.stages[s].segments;
         bool any = false;
         for (std::size_t i = 0; i < segments.size(); ++i) {

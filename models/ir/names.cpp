@@ -39,7 +39,8 @@ EnumNames<ScheduleKind> enum_names(ScheduleKind) {
   return {{gpipe, "gpipe"},
           {one_f_one_b, "1f1b"},
           {interleaved_one_f_one_b, "interleaved_1f1b"},
-          {zero_bubble, "zero_bubble"}};
+          {zero_bubble, "zero_bubble"},
+          {zb_v, "zb_v"}};
 }
 
 EnumNames<ActivationTransfer> enum_names(ActivationTransfer) {

@@ -11,6 +11,7 @@
 #include "models/base/check.h"
 #include "models/cost/memory.h"
 #include "models/ir/names.h"
+#include "models/schedule/schedule.h"
 
 namespace orrery::models {
 namespace {
@@ -190,11 +191,14 @@ Placement place(const ir::Plan& plan, const Cluster& cluster, bool collapsed) {
       add_ranks(stages[s], static_cast<int>(p), static_cast<int>(s), collapsed, out);
     }
     std::vector<PlacedSegment>& elements = out.elements.emplace_back();
+    const ScheduleEntry& schedule = schedule_entry(plan.schedule);
+    const auto count = static_cast<int>(stages.size());
     for (int chunk = 0; chunk < plan.virtual_stages; ++chunk) {
-      for (std::size_t s = 0; s < stages.size(); ++s) {
+      for (int step = 0; step < count; ++step) {
+        const int s = schedule.stage_at(chunk, step, count);
         for (const ir::Segment& segment : stages[s].segments) {
           if (segment.virtual_stage != chunk) continue;
-          elements.push_back(make_element(segment, static_cast<int>(p), static_cast<int>(s), out));
+          elements.push_back(make_element(segment, static_cast<int>(p), s, out));
         }
       }
     }

@@ -10,10 +10,11 @@ namespace orrery::models {
 extern const ScheduleEntry kGpipe;
 extern const ScheduleEntry kInterleaved;
 extern const ScheduleEntry kOneFOneB;
+extern const ScheduleEntry kZbV;
 extern const ScheduleEntry kZeroBubble;
 
 std::span<const ScheduleEntry* const> schedules() {
-  static constexpr std::array kCatalog = {&kGpipe, &kOneFOneB, &kInterleaved, &kZeroBubble};
+  static constexpr std::array kCatalog = {&kGpipe, &kOneFOneB, &kInterleaved, &kZeroBubble, &kZbV};
   return kCatalog;
 }
 

@@ -42,6 +42,8 @@ struct ScheduleEntry {
   /// A stage runs several chunks. Micro-batches then pass in groups of as many as there are stages,
   /// and the gradients of all chunks are complete only after a whole group.
   bool uses_chunks = false;
+  /// A stage runs two chunks, and micro-batches visit the stages of the second one in reverse.
+  bool folds_back = false;
   /// Passes of the stage in the order in which it runs them.
   std::vector<StagePass> (*passes)(const ScheduleQuery& query) = nullptr;
   /// Most micro-batches (of one chunk each) whose activations the stage holds at once, the one in
@@ -56,6 +58,10 @@ struct ScheduleEntry {
 
   const char* name() const;
   bool splits_backward() const { return weights_postponed != nullptr; }
+  /// The stage that micro-batches visit as the `step`-th (from 0) in a chunk.
+  int stage_at(int chunk, int step, int stages) const {
+    return folds_back && chunk % 2 == 1 ? stages - 1 - step : step;
+  }
   /// As GPipe: a stage holds all micro-batches, however many there are.
   bool holds_whole_batch() const { return in_flight({.micro_batches = 2}) == 2; }
 };

@@ -61,7 +61,8 @@ class SeedSearch {
     }
     auto kind = models::preferred_schedule(input_.job.allowed.schedules);
     for (const ir::ScheduleKind other : input_.job.allowed.schedules) {
-      if (!kind && models::find_schedule(other) != nullptr) kind = other;
+      const models::ScheduleEntry* entry = models::find_schedule(other);
+      if (!kind && entry != nullptr && !entry->folds_back) kind = other;
     }
     if (!kind) return {};
     for (const int stage : zeros) {

@@ -11,6 +11,7 @@
 
 #include "models/base/id_vector.h"
 #include "models/base/ids.h"
+#include "models/schedule/schedule.h"
 
 namespace orrery::planners {
 namespace {
@@ -52,7 +53,8 @@ class Peers {
       for (std::size_t s = 0; s < stages; ++s) {
         const ir::Stage& stage = pipeline.stages[s];
         if (!works(stage)) continue;
-        const bool wraps = plan.virtual_stages > 1;
+        const bool wraps =
+            plan.virtual_stages > 1 && !models::schedule_entry(plan.schedule).folds_back;
         std::uint64_t neighbors = 0;
         if (s > 0 || wraps) neighbors += mixed(hashes[(s + stages - 1) % stages]);
         if (s + 1 < stages || wraps) neighbors += mixed(~hashes[(s + 1) % stages]);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "models/schedule/rounds.h"
+#include "models/schedule/schedule.h"
 #include "models/spec/job.h"
 #include "tests/executor/engine/equality_checks.h"
 
@@ -130,11 +131,10 @@ TEST(Equality, SchedulesAndPipelinesDoNotChangeABit) {
   const TrainingRun expected =
       train(lower_for_executor(single_device_plan(workload, 2), workload), options);
   using Kind = ir::ScheduleKind;
-  for (const Kind kind :
-       {Kind::gpipe, Kind::one_f_one_b, Kind::interleaved_one_f_one_b, Kind::zero_bubble}) {
-    const bool interleaved = kind == Kind::interleaved_one_f_one_b;
+  for (const models::ScheduleEntry* schedule : models::schedules()) {
+    const Kind kind = schedule->kind;
     for (const int stages : {1, 2, 3}) {
-      const int chunks = interleaved ? 2 : 1;
+      const int chunks = schedule->uses_chunks ? 2 : 1;
       const ir::Program program =
           lower_for_executor(pipeline_plan(workload, stages, kind, chunks), workload);
       const TrainingRun run = train(program, options);

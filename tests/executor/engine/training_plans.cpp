@@ -15,6 +15,7 @@
 #include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "models/lower/lower.h"
+#include "models/schedule/schedule.h"
 #include "models/spec/job.h"
 #include "tests/executor/net/meshes.h"
 #include "tests/models/lower/random_plan.h"
@@ -39,8 +40,8 @@ class PlanMaker {
       : rng_(seed), even_(seed % 2 == 0), blocks_(workload.size()) {}
 
   ir::Plan make() {
-    plan_.schedule = static_cast<ir::ScheduleKind>(integer(0, 3));
-    if (plan_.schedule == ir::ScheduleKind::interleaved_one_f_one_b) plan_.virtual_stages = 2;
+    plan_.schedule = static_cast<ir::ScheduleKind>(integer(0, 4));
+    if (models::schedule_entry(plan_.schedule).uses_chunks) plan_.virtual_stages = 2;
     plan_.communication.activation_transfer = rng_.bernoulli(0.5)
                                                   ? ir::ActivationTransfer::leader_broadcast
                                                   : ir::ActivationTransfer::sliced;
@@ -89,9 +90,10 @@ class PlanMaker {
       left -= static_cast<int>(devices_of(pipeline.stages.back()).size());
     }
     int first = 0;
+    const models::ScheduleEntry& schedule = models::schedule_entry(plan_.schedule);
     const std::vector<int> counts = cut(blocks_, stages * chunks, rng_);
     for (int i = 0; i < stages * chunks; ++i) {
-      ir::Stage& at = pipeline.stages[i % stages];
+      ir::Stage& at = pipeline.stages[as_size(schedule.stage_at(i / stages, i % stages, stages))];
       if (i >= stages) at.segments.push_back(at.segments.front());
       ir::Segment& segment = at.segments.back();
       segment.virtual_stage = i / stages;
@@ -357,10 +359,12 @@ ir::Plan pipeline_plan(const models::Workload& workload, int stages, ir::Schedul
     segment.last_block = {workload.size() * (i + 1) / parts - 1};
     segment.virtual_stage = i / stages;
     ir::Group group;
-    group.devices = {{i % stages}};
+    const int stage =
+        models::schedule_entry(schedule).stage_at(segment.virtual_stage, i % stages, stages);
+    group.devices = {{stage}};
     group.samples = 2;
     segment.groups = {group};
-    pipeline.stages[i % stages].segments.push_back(segment);
+    pipeline.stages[as_size(stage)].segments.push_back(segment);
   }
   plan.pipelines = {pipeline};
   return plan;

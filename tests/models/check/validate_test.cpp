@@ -217,6 +217,13 @@ INSTANTIATE_TEST_SUITE_P(
              "schedule: schedule gpipe is not allowed by the job (allowed: 1f1b)"},
         Case{"VirtualStagesOfOneFOneB", [](World& w) { w.plan.virtual_stages = 2; },
              "virtual_stages: 1f1b has 1 virtual stage, not 2"},
+        Case{"VirtualStagesOfZbV",
+             [](World& w) {
+               w.job.allowed.schedules.push_back(ir::ScheduleKind::zb_v);
+               w.plan.schedule = ir::ScheduleKind::zb_v;
+               w.plan.virtual_stages = 3;
+             },
+             "virtual_stages: zb_v has 2 virtual stages, not 3"},
         Case{"VirtualStageOutOfRange", [](World& w) { w.segment(0, 1).virtual_stage = 1; },
              "pipelines[0].stages[1].segments[0]: virtual stage 1 of 1"},
         Case{"ZeroNotAllowed", [](World& w) { w.segment(0, 0).zero.stage = 1; },

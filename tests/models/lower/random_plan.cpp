@@ -7,6 +7,7 @@
 
 #include "models/base/ids.h"
 #include "models/base/rng.h"
+#include "models/schedule/schedule.h"
 #include "tests/models/lower/number_model.h"
 
 namespace orrery::models {
@@ -31,18 +32,15 @@ class PlanMaker {
                                     features_.sequence ? 12 : 2, features_.experts);
     out_.workload.shape.tied_embeddings = features_.tied;
     ir::Plan& plan = out_.plan;
-    plan.schedule = static_cast<ir::ScheduleKind>(integer(0, 3));
-    if (blocks == 1 && plan.schedule == ir::ScheduleKind::interleaved_one_f_one_b) {
-      plan.schedule = ir::ScheduleKind::one_f_one_b;
-    }
-    if (features_.redundancy) {
-      plan.redundancy = ir::Redundancy::next_stage;
-      if (plan.schedule == ir::ScheduleKind::interleaved_one_f_one_b) {
+    plan.schedule = static_cast<ir::ScheduleKind>(integer(0, 4));
+    if (features_.redundancy) plan.redundancy = ir::Redundancy::next_stage;
+    if (models::schedule_entry(plan.schedule).uses_chunks) {
+      if (blocks == 1 || features_.redundancy) {
         plan.schedule = ir::ScheduleKind::one_f_one_b;
+      } else {
+        plan.virtual_stages =
+            models::schedule_entry(plan.schedule).folds_back ? 2 : integer(2, std::min(3, blocks));
       }
-    }
-    if (plan.schedule == ir::ScheduleKind::interleaved_one_f_one_b) {
-      plan.virtual_stages = integer(2, std::min(3, blocks));
     }
     plan.communication.activation_transfer = rng_.bernoulli(0.5)
                                                  ? ir::ActivationTransfer::leader_broadcast
@@ -130,9 +128,11 @@ class PlanMaker {
     for (int s = 0; s < stages; ++s) {
       pipeline.stages.push_back(stage(0, 1, pipeline.micro_batch_size));
     }
+    const models::ScheduleEntry& schedule = models::schedule_entry(out_.plan.schedule);
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      for (ir::Stage& at : pipeline.stages) {
-        const int count = counts[as_size(chunk * stages) + (&at - pipeline.stages.data())];
+      for (int step = 0; step < stages; ++step) {
+        ir::Stage& at = pipeline.stages[as_size(schedule.stage_at(chunk, step, stages))];
+        const int count = counts[as_size(chunk * stages + step)];
         if (chunk > 0) at.segments.push_back(at.segments.front());
         ir::Segment& segment = at.segments.back();
         segment.virtual_stage = chunk;

@@ -39,7 +39,8 @@ std::optional<double> play(const ScheduleEntry& schedule, int stages, int micro_
     for (std::size_t s = 0; s < passes.size(); ++s) {
       while (next[s] < passes[s].size()) {
         const StagePass& pass = passes[s][next[s]];
-        const int at = static_cast<int>(s) + pass.chunk * stages;
+        const int at =
+            schedule.stage_at(pass.chunk, static_cast<int>(s), stages) + pass.chunk * stages;
         std::vector<std::tuple<bool, int, int>> needs;
         if (pass.kind == ir::OpKind::forward) {
           if (at > 0) needs.push_back({true, pass.micro_batch, at - 1});
@@ -74,6 +75,7 @@ std::optional<double> play(const ScheduleEntry& schedule, int stages, int micro_
 }
 
 std::vector<int> chunk_counts(const ScheduleEntry& schedule) {
+  if (schedule.folds_back) return {2};
   return schedule.uses_chunks ? std::vector<int>{2, 3, 4} : std::vector<int>{1};
 }
 
@@ -205,6 +207,29 @@ TEST(Bubble, OfZeroBubbleIsAThirdOf1F1BsForEqualHalves) {
   const double whole =
       *play(schedule_entry(ir::ScheduleKind::one_f_one_b), 8, 32, 1, {1, 2, 0, 0}) - 96;
   EXPECT_NEAR(split, whole / 3, 1e-9);
+}
+
+TEST(Bubble, OfZbVIsTheFillAloneForAsManyMicroBatchesAsStages) {
+  // In passes of half a stage; the last stage starts p - 1 of them late. [Qi et al., NeurIPS 2024]
+  const ScheduleEntry& schedule = schedule_entry(ir::ScheduleKind::zb_v);
+  const Durations equal = {1, 0, 1, 1};
+  for (int stages = 1; stages <= 16; ++stages) {
+    EXPECT_NEAR(*play(schedule, stages, stages, 2, equal), 6 * stages + stages - 1, 1e-9);
+    for (const int micro_batches : {2 * stages, 3 * stages, 4 * stages + 1, 8 * stages}) {
+      const double bubble = *play(schedule, stages, micro_batches, 2, equal) - 6 * micro_batches;
+      EXPECT_GE(bubble, stages - 1);
+      EXPECT_LE(bubble, std::max(stages, 27 * (stages - 1) / 16 + 1)) << stages << " stages";
+    }
+  }
+}
+
+TEST(InFlight, OfZbVIsAtMostWhat1F1BHoldsOnItsFirstStage) {
+  const ScheduleEntry& schedule = schedule_entry(ir::ScheduleKind::zb_v);
+  for (int stages = 1; stages <= 9; ++stages) {
+    for (int stage = 0; stage < stages; ++stage) {
+      EXPECT_LE(schedule.in_flight({stages, stage, 5 * stages, 2}), 2 * stages);
+    }
+  }
 }
 
 }  // namespace

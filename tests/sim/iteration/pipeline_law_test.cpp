@@ -81,6 +81,23 @@ TEST(SplitBubble, OfZeroBubbleIsAThirdOf1F1Bs) {
   EXPECT_NEAR(plain.iteration_time, (8.0 + 3) * 3 * kBlockSeconds, 1e-6);
 }
 
+TEST(SplitBubble, OfZbVIsTheFillOfHalfAStage) {
+  PlanShape shape;
+  shape.stages = shape.micro_batches = 4;
+  ir::Plan plan = make_plan(shape, 4);
+  plan.schedule = ir::ScheduleKind::zb_v;
+  plan.virtual_stages = 2;
+  for (int s = 0; s < 4; ++s) {
+    std::vector<ir::Segment>& segments = plan.pipelines[0].stages[s].segments;
+    segments.resize(2, segments.front());
+    segments[1].virtual_stage = 1;
+    segments[0].first_block = segments[0].last_block = {s};
+    segments[1].first_block = segments[1].last_block = {7 - s};
+  }
+  const Outcome run = simulate(free_communication(), make_workload(8), plan, true);
+  EXPECT_NEAR(run.iteration_time, (4.0 * 2 * 3 + 3) * kBlockSeconds, 1e-6);
+}
+
 INSTANTIATE_TEST_SUITE_P(Schedules, Bubble,
                          testing::Values(ir::ScheduleKind::gpipe, ir::ScheduleKind::one_f_one_b));
 
