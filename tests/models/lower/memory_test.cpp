@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "models/base/ids.h"
 #include "models/lower/lower.h"
+#include "models/schedule/schedule.h"
 
 namespace orrery::models::memory_test {
 namespace {
@@ -41,18 +43,29 @@ ir::Plan two_pipelines(ir::ScheduleKind schedule, ir::Recompute recompute, int z
     ir::Pipeline pipeline;
     pipeline.micro_batches = 5;
     pipeline.micro_batch_size = 2;
-    for (const auto& [first, last] : {std::pair{0, 3}, std::pair{4, 6}, std::pair{7, 9}}) {
-      ir::Segment segment;
-      segment.first_block = {first};
-      segment.last_block = {last};
-      segment.recompute = recompute;
-      segment.zero.stage = zero;
-      ir::Group group;
+    pipeline.stages.resize(3);
+    const ScheduleEntry& entry = schedule_entry(schedule);
+    plan.virtual_stages = entry.uses_chunks ? 2 : 1;
+    const std::vector<int> ends =
+        entry.uses_chunks ? std::vector{1, 3, 5, 6, 8, 9} : std::vector{3, 6, 9};
+    std::vector<ir::Group> groups(3);
+    for (ir::Group& group : groups) {
       group.tensor_parallel = degree;
       group.samples = 2;
       for (int i = 0; i < degree; ++i) group.devices.push_back({device++});
-      segment.groups.push_back(std::move(group));
-      pipeline.stages.push_back({{std::move(segment)}});
+    }
+    int first = 0;
+    for (int part = 0; part < static_cast<int>(ends.size()); ++part) {
+      const int stage = entry.stage_at(part / 3, part % 3, 3);
+      ir::Segment segment;
+      segment.first_block = {first};
+      segment.last_block = {ends[as_size(part)]};
+      segment.virtual_stage = part / 3;
+      segment.recompute = recompute;
+      segment.zero.stage = zero;
+      segment.groups = {groups[as_size(stage)]};
+      first = ends[as_size(part)] + 1;
+      pipeline.stages[as_size(stage)].segments.push_back(std::move(segment));
     }
     plan.pipelines.push_back(std::move(pipeline));
   }
@@ -66,11 +79,13 @@ TEST(LoweredMemory, PeakEqualsTheClosedFormOnEveryDevice) {
   const Workload workload = build_workload(small_llama(), 128, ir::Dtype::bf16);
   const Cluster cluster = one_type_each(9);
   const Job job;
-  for (const auto schedule : {ir::ScheduleKind::gpipe, ir::ScheduleKind::one_f_one_b}) {
+  for (const ScheduleEntry* entry : schedules()) {
+    const ir::ScheduleKind schedule = entry->kind;
     for (const auto recompute :
          {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full}) {
       for (const int zero : {0, 1, 2, kRedundant}) {
         for (const bool collapsed : {false, true}) {
+          if (zero == kRedundant && entry->uses_chunks) continue;
           ir::Plan plan = two_pipelines(schedule, recompute, zero == kRedundant ? 0 : zero);
           if (zero == kRedundant) plan.redundancy = ir::Redundancy::next_stage;
           LowerOptions options;
@@ -83,9 +98,18 @@ TEST(LoweredMemory, PeakEqualsTheClosedFormOnEveryDevice) {
             for (std::size_t r = 0; r < program.ranks.size(); ++r) {
               const auto& devices = program.ranks[r].devices;
               if (std::find(devices.begin(), devices.end(), use.device) == devices.end()) continue;
-              EXPECT_NEAR((use.need - kAssumedContext) / peaks[r], 1.0, 1e-9)
-                  << "device " << use.device.value << " schedule " << static_cast<int>(schedule)
-                  << " recompute " << static_cast<int>(recompute) << " ZeRO " << zero;
+              const double ratio = (use.need - kAssumedContext) / peaks[r];
+              // With several chunks, and with halves of a pass beside a redundant or recomputed
+              // one, the largest parts need not come at the same time, and buffers of several
+              // chunks may.
+              const bool exact =
+                  !entry->uses_chunks && (!entry->splits_backward() || zero != kRedundant);
+              EXPECT_GE(ratio, exact ? 1 - 1e-9 : 0.98)
+                  << "device " << use.device.value << " " << entry->name() << " recompute "
+                  << static_cast<int>(recompute) << " ZeRO " << zero;
+              EXPECT_LE(ratio, exact ? 1 + 1e-9 : 1.11)
+                  << "device " << use.device.value << " " << entry->name() << " recompute "
+                  << static_cast<int>(recompute) << " ZeRO " << zero;
             }
           }
         }
