@@ -20,7 +20,7 @@ constexpr std::size_t kMostPacked = std::size_t{4} << 20;
 
 std::string files_key(const Task& task) { return "files of run " + task.hash; }
 
-std::optional<std::string> packed_files(const std::string& folder) {
+std::optional<std::string> packed_files(const std::string& folder, const RunSeconds& seconds) {
   std::map<std::string, std::string> files;  // By name: the same bytes for the same files.
   std::size_t size = 0;
   std::error_code error;
@@ -32,6 +32,8 @@ std::optional<std::string> packed_files(const std::string& folder) {
   }
   if (error || files.empty()) return std::nullopt;
   ByteWriter out;
+  out.put(seconds.planning);
+  out.put(seconds.evaluation);
   out.put(static_cast<std::uint64_t>(files.size()));
   for (const auto& [name, text] : files) {
     out.put(std::string_view(name));
@@ -40,20 +42,23 @@ std::optional<std::string> packed_files(const std::string& folder) {
   return out.bytes();
 }
 
-bool unpack_files(const std::string& bytes, const std::string& folder) {
+std::optional<RunSeconds> unpack_files(const std::string& bytes, const std::string& folder) {
   ByteReader in(bytes);
+  RunSeconds seconds;
+  seconds.planning = in.get<double>();
+  seconds.evaluation = in.get<double>();
   std::map<std::string, std::string> files;
   for (std::size_t left = in.count(); left > 0; --left) {
     const std::string name = in.text();
     // What is written stays in the folder.
     const bool plain = !name.empty() && name.front() != '.' && fs::path(name).filename() == name;
-    if (!plain) return false;
+    if (!plain) return std::nullopt;
     files[name] = in.text();
   }
-  if (!in.complete() || files.empty()) return false;
+  if (!in.complete() || files.empty()) return std::nullopt;
   make_folders(folder);
   for (const auto& [name, text] : files) write_text_file(folder + "/" + name, text);
-  return true;
+  return seconds;
 }
 
 }  // namespace orrery::experiments

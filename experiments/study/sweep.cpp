@@ -178,14 +178,17 @@ void Sweep::take_known() {
   for (const std::size_t run : std::exchange(missing_, {})) {
     const Clock::time_point start = Clock::now();
     const auto files = remembers(run) ? options_.answers->find(files_key(task(run))) : std::nullopt;
-    if (!files || call_.cancellation.requested() ||
-        !unpack_files(*files, store_.work_folder(run))) {
+    std::optional<RunSeconds> seconds;
+    if (files && !call_.cancellation.requested()) {
+      seconds = unpack_files(*files, store_.work_folder(run));
+    }
+    if (!seconds) {
       left.push_back(run);
       continue;
     }
     store_.publish(run);
     ++result_.done;
-    store_.append(run, Timing{0, 0, seconds_since(start)});
+    store_.append(run, Timing{seconds->planning, seconds->evaluation, seconds_since(start)});
     show("remembered " + task(run).in_words);
   }
   missing_ = std::move(left);
@@ -241,7 +244,7 @@ void Sweep::start_next() {
           const RunSeconds seconds =
               task(run).fill(folder, [&](double share) { worker.done.set(share); });
           if (remembers(run)) {
-            if (const auto files = packed_files(folder)) {
+            if (const auto files = packed_files(folder, seconds)) {
               options_.answers->keep(files_key(task(run)), *files);
             }
           }

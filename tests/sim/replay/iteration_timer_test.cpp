@@ -90,6 +90,16 @@ TEST(DeviceRenaming, LeavesKindsOverridesAndDegradedLinksAreKeptApart) {
   EXPECT_EQ(names(cluster, {4, 1}), (Ids{2, 1}));  // a mixed node keeps its positions
 }
 
+TEST(DeviceRenaming, WhereDomainsOverlapPositionsAreKept) {
+  models::Cluster cluster = replay_cluster(2, 4);
+  const std::string link = cluster.nodes.front().nics.front().link;
+  for (models::Node& node : cluster.nodes) {
+    node.domains = {{{0, 1}, link}, {{1, 2}, link}, {{2, 3}, link}};
+  }
+  models::seal(cluster);
+  EXPECT_EQ(names(cluster, {7, 5}), (Ids{3, 1}));
+}
+
 /// Runs `work` with a timer in a process of its own; returns what it says.
 std::string with_timer(const models::Cluster& cluster,
                        const std::function<std::string(const SimulatedIterationTimer&,
