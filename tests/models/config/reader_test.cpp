@@ -156,7 +156,7 @@ TEST(Reader, WrongKindsAreNamed) {
             "c.yaml:1:4: unknown value 'color' (one of: gpipe, 1f1b, interleaved)");
   EXPECT_EQ(one_problem<Seconds>("[1 s]"),
             "c.yaml:1:4: expected a number with a unit, got a list (units: ns, us, ms, s, min, h, "
-            "day)");
+            "day, days)");
   EXPECT_EQ(one_problem<std::vector<int>>("[1, x, 2, y]"),
             "c.yaml:1:8: expected an integer, got 'x'\nc.yaml:1:14: expected an integer, got 'y'");
   EXPECT_EQ(problems_of<sample::Tree>("- 1\n"), "c.yaml:1:1: expected a map, got a list");

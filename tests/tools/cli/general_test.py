@@ -56,7 +56,7 @@ class Help(Case):
                 line = line.replace(f"{words[-1]} ''", words[-1][1:])
                 line = line.replace(f"COMP_CWORD={len(words)}", f"COMP_CWORD={len(words) - 1}")
             done = subprocess.run(["bash", "-c", line + '_orrery; printf "%s\\n" "${COMPREPLY[@]}"'],
-                                  capture_output=True, text=True, check=True)
+                                  capture_output=True, text=True, check=True, cwd=ROOT)
             return done.stdout.split()
 
         self.assertEqual(completed(BINARY, "?pl"), ["plan"])
