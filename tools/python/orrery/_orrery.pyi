@@ -13,12 +13,12 @@ class Allowed(Record):
     sequence_parallel: bool
     max_tensor_parallel: int
     max_micro_batch_size: int
-    schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"]]
+    schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]]
     def __init__(self, *, recompute: list[Literal["none", "selective", "full"]] = ...,
                  zero_stages: list[int] = ..., sequence_parallel: bool = ...,
                  max_tensor_parallel: int = ..., max_micro_batch_size: int = ...,
-                 schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b",
-                 "zero_bubble"]] = ...) -> None: ...
+                 schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
+                 "zb_v"]] = ...) -> None: ...
 
 class Block(Record):
     """Work and bytes of a block, per sample."""
@@ -856,7 +856,7 @@ class PipelineInfo(Record):
 class Plan(Record):
     """How a job is laid over devices."""
 
-    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"]
+    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]
     virtual_stages: int
     communication: Communication
     redundancy: Literal["none", "next_stage"]
@@ -866,12 +866,11 @@ class Plan(Record):
     planner: str
     cluster_hash: str
     workload_hash: str
-    def __init__(self, *, schedule: Literal["gpipe", "1f1b", "interleaved_1f1b",
-                 "zero_bubble"] = ..., virtual_stages: int = ...,
-                 communication: Communication = ..., redundancy: Literal["none",
-                 "next_stage"] = ..., optimizer: Literal["together", "staggered"] = ...,
-                 pipelines: list[Pipeline] = ..., predicted: Prediction | None = ...,
-                 planner: str = ..., cluster_hash: str = ...,
+    def __init__(self, *, schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
+                 "zb_v"] = ..., virtual_stages: int = ..., communication: Communication = ...,
+                 redundancy: Literal["none", "next_stage"] = ..., optimizer: Literal["together",
+                 "staggered"] = ..., pipelines: list[Pipeline] = ...,
+                 predicted: Prediction | None = ..., planner: str = ..., cluster_hash: str = ...,
                  workload_hash: str = ...) -> None: ...
 
 class PlanDefect(Record):
@@ -962,7 +961,7 @@ class ProgramHeader(Record):
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64"]
     optimizer: Literal["adam", "sgd"]
     seed: int
-    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"]
+    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]
     optimizer_start: Literal["together", "staggered"]
     collapsed: bool
     plan_hash: str
@@ -973,9 +972,9 @@ class ProgramHeader(Record):
                  "convolution"]] = ..., sequence_length: int = ..., global_batch: int = ...,
                  dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64"] = ...,
                  optimizer: Literal["adam", "sgd"] = ..., seed: int = ...,
-                 schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"] = ...,
-                 optimizer_start: Literal["together", "staggered"] = ..., collapsed: bool = ...,
-                 plan_hash: str = ..., cluster_hash: str = ...,
+                 schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
+                 "zb_v"] = ..., optimizer_start: Literal["together", "staggered"] = ...,
+                 collapsed: bool = ..., plan_hash: str = ..., cluster_hash: str = ...,
                  workload_hash: str = ...) -> None: ...
 
 class Provenance(Record):
