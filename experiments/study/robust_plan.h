@@ -2,9 +2,8 @@
 /// together, for the most expected tokens (or tokens per dollar) on a cluster whose nodes fail or
 /// come and go. What `orrery plan --robust` and `orrery advise` do.
 ///
-/// - Candidate plans: of each planner the plan for the whole cluster, one of whole replicas (ZeRO
-/// 0,
-///   which policies that go on from a peer's state need), one of equal pipelines, one of smaller
+/// - Candidate plans: of each planner the plan for the whole cluster, one of whole replicas (no
+///   ZeRO, as policies need that go on from a peer's state), one of equal pipelines, one of smaller
 ///   tensor-parallel groups, and with 1, 2 ... nodes of each kind left out as spares; plan files.
 /// - Each policy is tried with the plans from the fastest on until one is found that it can run
 ///   (else with the plan that it makes itself), then the better half of the policies with all
