@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/base/rng.h"
+#include "models/ir/names.h"
 #include "planners/orrery/balance.h"
 #include "planners/orrery/draft.h"
 #include "planners/planner.h"
