@@ -81,7 +81,7 @@ std::string leaf_table(const AnnotateResult& result) {
   for (const PlacedTensor& tensor : result.tensors) {
     if (!tensor.leaf || tensor.tensor.find(kSummands) != std::string::npos) continue;
     std::string annotation = tensor.annotation;
-    if (annotation.size() > kMost) annotation = annotation.substr(0, kMost) + " ...";
+    if (annotation.size() > kMost) annotation.replace(kMost, annotation.npos, " ...");
     add_row(rows, {tensor.layers, std::move(annotation)}, tensor.tensor);
   }
   Table table;
