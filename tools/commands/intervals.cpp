@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "models/base/text.h"
 #include "tools/cli/output.h"
 
 namespace orrery::tools {
