@@ -8,6 +8,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
+#include "tools/commands/tables.h"
 
 namespace orrery::tools {
 namespace {
