@@ -230,6 +230,57 @@ Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, 
   return held + staging + std::max(in_flight + transient, at_step);
 }
 
+/// Peaks of a pipeline's devices without context, in the order of its stages' first segments.
+std::vector<Bytes> pipeline_peaks(const ir::Plan& plan, std::size_t pipeline,
+                                  const ReplicasOf& replicas_of, const Workload& workload,
+                                  const Job& job) {
+  std::vector<Bytes> peaks;
+  const auto& stages = plan.pipelines[pipeline].stages;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const auto& groups = stages[s].segments.front().groups;
+    const bool alike = same_groups(stages[s]);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      Bytes peak;
+      for (std::size_t d = 0; d < groups[g].devices.size(); ++d) {
+        if (d == 0 || !alike) {
+          peak = stage_peak(plan, pipeline, s, g, groups[g].devices[d], replicas_of, workload, job);
+        }
+        peaks.push_back(peak);
+      }
+    }
+  }
+  return peaks;
+}
+
+/// The segments differ in their devices at most.
+bool same_but_devices(const ir::Segment& a, const ir::Segment& b) {
+  const auto alike = [](const ir::Group& x, const ir::Group& y) {
+    return x.devices.size() == y.devices.size() && x.tensor_parallel == y.tensor_parallel &&
+           x.samples == y.samples && x.sequence == y.sequence &&
+           x.sequence_degree == y.sequence_degree;
+  };
+  return a.first_block == b.first_block && a.last_block == b.last_block &&
+         a.virtual_stage == b.virtual_stage && a.recompute == b.recompute && a.zero == b.zero &&
+         a.expert_parallel == b.expert_parallel &&
+         std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(), alike);
+}
+
+/// The pipelines' devices need the same memory, one by one: a large plan has many such. Not looked
+/// for where segments of a stage cut its devices differently or micro-batches are rerouted.
+bool needs_same(const ir::Plan& plan, std::size_t a, std::size_t b) {
+  const ir::Pipeline& one = plan.pipelines[a];
+  const ir::Pipeline& other = plan.pipelines[b];
+  const auto alike = [](const ir::Stage& x, const ir::Stage& y) {
+    return x.segments.size() == 1 && y.segments.size() == 1 &&
+           same_but_devices(x.segments.front(), y.segments.front());
+  };
+  const auto reroutes = [](const ir::Pipeline& chain) { return !chain.reroutes.empty(); };
+  return one.micro_batches == other.micro_batches &&
+         std::equal(one.stages.begin(), one.stages.end(), other.stages.begin(), other.stages.end(),
+                    alike) &&
+         std::none_of(plan.pipelines.begin(), plan.pipelines.end(), reroutes);
+}
+
 }  // namespace
 
 SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, int replicas,
@@ -327,21 +378,26 @@ ir::MemoryVerdict check_memory(const ir::Plan& plan, const Cluster& cluster,
   const IdVector<BlockId, int> replicas = count_replicas(plan, workload);
   const ReplicasOf replicas_of = [&](BlockId block) { return replicas[block]; };
   std::map<int, ir::MemoryUse> worst;  // by GPU type
+  std::vector<Bytes> peaks;            // of the last pipeline, device by device
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    if (p == 0 || !needs_same(plan, p - 1, p)) {
+      peaks = pipeline_peaks(plan, p, replicas_of, workload, job);
+    }
     const auto& stages = plan.pipelines[p].stages;
+    auto peak = peaks.begin();
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      const auto& groups = stages[s].segments.front().groups;
-      const bool alike = same_groups(stages[s]);
-      for (std::size_t g = 0; g < groups.size(); ++g) {
-        Bytes peak;
-        for (std::size_t d = 0; d < groups[g].devices.size(); ++d) {
-          const DeviceId device = groups[g].devices[d];
-          if (d == 0 || !alike) {
-            peak = stage_peak(plan, p, s, g, device, replicas_of, workload, job);
-          }
+      for (const ir::Group& group : stages[s].segments.front().groups) {
+        int last_type = -1;
+        Bytes last_peak;
+        for (const DeviceId device : group.devices) {
+          const int type = cluster.device(device).gpu_type;
+          const Bytes one = *peak++;
+          if (type == last_type && one == last_peak) continue;
+          last_type = type;
+          last_peak = one;
           const GpuType& gpu = cluster.gpu(device);
-          const Bytes need = device_memory(profile, gpu.name, peak);
-          const auto [place, added] = worst.try_emplace(cluster.device(device).gpu_type);
+          const Bytes need = device_memory(profile, gpu.name, one);
+          const auto [place, added] = worst.try_emplace(type);
           if (!added && need <= place->second.need) continue;
           place->second = {gpu.name, device,    static_cast<int>(p), static_cast<int>(s),
                            need,     gpu.memory};

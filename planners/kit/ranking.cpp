@@ -12,12 +12,6 @@
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
-namespace {
-
-/// Runners-up in a report.
-constexpr std::size_t kRunnersUp = 5;
-
-}  // namespace
 
 void forbid(SearchReport& report, const char* constraint, Seconds estimate,
             const std::function<std::string()>& witness) {

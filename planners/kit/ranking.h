@@ -26,8 +26,13 @@ void forbid_by_memory(SearchReport& report, Seconds estimate,
 
 class Ranking {
  public:
+  /// In a report.
+  static constexpr std::size_t kRunnersUp = 5;
+  /// Room for all plans of any search.
+  static constexpr std::size_t kAll = std::size_t{1} << 20;
+
   /// Keeps the `most` best offers; of equal ones the earlier.
-  explicit Ranking(const PlannerInput& input, std::size_t most = std::size_t{1} << 20)
+  explicit Ranking(const PlannerInput& input, std::size_t most = kAll)
       : input_(input), most_(most) {}
 
   /// `what` names the plan in words ("TP 4 x PP 2 x DP 3, micro-batch 1"), `build` makes it; both

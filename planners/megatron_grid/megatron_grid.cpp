@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 
 #include "models/base/ids.h"
@@ -64,6 +65,9 @@ void describe(config::Visitor& v, MegatronGridSettings& s) {
   v.between("evaluate_top", s.evaluate_top, 0, 1'000'000);
 }
 
+/// Plans that a ranking keeps where the evaluator is not asked: what its report shows.
+constexpr std::size_t kReported = Ranking::kRunnersUp + 1;
+
 /// One point of the grid.
 struct GridPoint {
   int tensor = 1;
@@ -100,18 +104,20 @@ class MegatronGridSearch {
         settings_(settings),
         layers_(count_layers(input.workload)),
         estimator_(input),
-        ranking_(input) {}
+        ranking_(input, settings.evaluate_top == 1 ? kReported : Ranking::kAll) {}
 
   PlannerResult run();
 
  private:
-  std::vector<DeviceId> devices_for(int tensor) const;
+  const std::vector<DeviceId>& devices_for(int tensor) const;
   int replicas_for(int most, bool all_devices) const;
   bool divides(int replicas, int micro_batch_size) const;
   std::vector<GridPoint> variants() const;
   void sweep(bool all_devices);
   void examine(const GridPoint& grid);
+  ir::Pipeline build_pipeline(const GridPoint& grid, int replica, int micro_batches) const;
   ir::Plan build(const GridPoint& grid) const;
+  Seconds lower_bound(const ir::Plan& plan) const;
   models::Infeasible infeasible() const;
 
   const PlannerInput& input_;
@@ -120,18 +126,22 @@ class MegatronGridSearch {
   PlanEstimator estimator_;
   Ranking ranking_;
   SearchReport report_;
+  mutable std::map<int, std::vector<DeviceId>> devices_;  // By tensor-parallel degree.
+  std::optional<Seconds> forbidden_;  // The best estimate of those that do not fit.
   double nearest_ = 0;  // Smallest need / have of those that do not fit.
   std::string witness_;
 };
 
 /// The first devices of each node in multiples of the degree, so that no tensor-parallel group
 /// leaves its node.
-std::vector<DeviceId> MegatronGridSearch::devices_for(int tensor) const {
+const std::vector<DeviceId>& MegatronGridSearch::devices_for(int tensor) const {
+  const auto [place, added] = devices_.try_emplace(tensor);
+  std::vector<DeviceId>& result = place->second;
+  if (!added) return result;
   std::map<NodeId, std::vector<DeviceId>> by_node;
   for (const DeviceId device : input_.devices) {
     by_node[input_.cluster.device(device).node].push_back(device);
   }
-  std::vector<DeviceId> result;
   for (const auto& [node, devices] : by_node) {
     const auto groups = devices.size() / tensor;
     result.insert(result.end(), devices.begin(),
@@ -183,7 +193,7 @@ void MegatronGridSearch::sweep(bool all_devices) {
   }
   const std::vector<GridPoint> choices = variants();
   for (const int tensor : tensor_degrees(input_.workload, input_.job, largest)) {
-    const std::vector<DeviceId> devices = devices_for(tensor);
+    const std::vector<DeviceId>& devices = devices_for(tensor);
     if (all_devices && devices.size() != input_.devices.size()) continue;
     const int groups = static_cast<int>(devices.size()) / tensor;
     if (!one_vendor_per_group(devices, tensor, input_.cluster)) continue;
@@ -206,17 +216,28 @@ void MegatronGridSearch::sweep(bool all_devices) {
   }
 }
 
+/// A plan takes no less than its first pipeline, which no other has more micro-batches than.
+Seconds MegatronGridSearch::lower_bound(const ir::Plan& plan) const {
+  const ir::Pipeline& first = plan.pipelines.front();
+  return PlanEstimator::pipeline(plan, estimator_.stages(plan, first), first.micro_batches);
+}
+
 void MegatronGridSearch::examine(const GridPoint& grid) {
   ++report_.plans_examined;
   const ir::Plan plan = build(grid);
   const ir::MemoryVerdict verdict =
       models::check_memory(plan, input_.cluster, input_.workload, input_.job, input_.profile);
-  const Seconds estimate = estimator_.estimate(plan);
+  const Seconds bound = lower_bound(plan);
   if (verdict.fits()) {
+    if (!ranking_.wants(bound)) return;
     ranking_.offer(
-        estimate, [this, grid] { return build(grid); }, [grid] { return in_words(grid); });
+        estimator_.estimate(plan), [this, grid] { return build(grid); },
+        [grid] { return in_words(grid); });
     return;
   }
+  const bool witness = !forbidden_ || bound < *forbidden_;
+  const Seconds estimate = witness ? estimator_.estimate(plan) : bound;
+  if (witness) forbidden_ = std::min(forbidden_.value_or(estimate), estimate);
   forbid_by_memory(report_, estimate,
                    [&] { return fmt::format("{}: {}", in_words(grid), verdict.explain()); });
   double ratio = 0;
@@ -228,32 +249,38 @@ void MegatronGridSearch::examine(const GridPoint& grid) {
   witness_ = fmt::format("{}: {}", in_words(grid), verdict.explain());
 }
 
-ir::Plan MegatronGridSearch::build(const GridPoint& grid) const {
-  const std::vector<DeviceId> devices = devices_for(grid.tensor);
+ir::Pipeline MegatronGridSearch::build_pipeline(const GridPoint& grid, int replica,
+                                                int micro_batches) const {
+  const std::vector<DeviceId>& devices = devices_for(grid.tensor);
   const std::vector<int> layers = split_layers(layers_, grid.stages);
+  const auto sequence = megatron_sequence(input_.job, grid.tensor);
+  ir::Pipeline chain;
+  chain.micro_batch_size = grid.micro_batch_size;
+  chain.micro_batches = micro_batches;
+  int first = 0;
+  for (int s = 0; s < grid.stages; ++s) {
+    const int position = settings_.order == RankOrder::tp_dp_pp ? s * grid.replicas + replica
+                                                                : replica * grid.stages + s;
+    const auto members = std::span(devices).subspan(as_size(position * grid.tensor), grid.tensor);
+    chain.stages.push_back(
+        stage_of_layers(input_.workload, first, layers[s],
+                        tensor_groups(members, grid.tensor, grid.micro_batch_size, sequence),
+                        grid.recompute, grid.zero));
+    first += layers[s];
+  }
+  return chain;
+}
+
+ir::Plan MegatronGridSearch::build(const GridPoint& grid) const {
   // Micro-batches by replica.
   const std::vector<int> shares =
       even_shares(static_cast<int>(input_.job.global_batch / grid.micro_batch_size), grid.replicas);
-  const auto sequence = megatron_sequence(input_.job, grid.tensor);
   ir::Plan plan;
   plan.schedule = grid.schedule;
   plan.communication.activation_transfer = settings_.transfer;
+  plan.pipelines.reserve(as_size(grid.replicas));
   for (int r = 0; r < grid.replicas; ++r) {
-    ir::Pipeline chain;
-    chain.micro_batch_size = grid.micro_batch_size;
-    chain.micro_batches = shares[r];
-    int first = 0;
-    for (int s = 0; s < grid.stages; ++s) {
-      const int position =
-          settings_.order == RankOrder::tp_dp_pp ? s * grid.replicas + r : r * grid.stages + s;
-      const auto members = std::span(devices).subspan(as_size(position * grid.tensor), grid.tensor);
-      chain.stages.push_back(
-          stage_of_layers(input_.workload, first, layers[s],
-                          tensor_groups(members, grid.tensor, grid.micro_batch_size, sequence),
-                          grid.recompute, grid.zero));
-      first += layers[s];
-    }
-    plan.pipelines.push_back(std::move(chain));
+    plan.pipelines.push_back(build_pipeline(grid, r, shares[r]));
   }
   return plan;
 }
