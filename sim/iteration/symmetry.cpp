@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "models/base/ids.h"
 #include "models/ir/op_traits.h"
@@ -384,23 +385,54 @@ void Symmetry::leave_out_wide_links() {
   crossed_.resize(to);
 }
 
-std::int32_t Symmetry::find_place(LinkId link, std::int32_t family) const {
-  if (family == 0 || all_meet_) return local_place_[link.index()];
-  const auto at = step_place_.find(Folding::key({link.value}, {family}));
-  return at == step_place_.end() ? -1 : at->second;
+/// Which steps cross which links does not change from guess to guess.
+void Symmetry::find_steps() {
+  const std::size_t first = route_begin_[local_flows_];
+  const auto for_each_crossing = [&](auto&& take) {  // take(link, step)
+    for (const GlobalCollective& one : collectives_) {
+      for (std::size_t flow = one.first_flow; flow < one.end_flow; ++flow) {
+        for (const LinkId link : links_of(local_flows_ + flow)) take(link.index(), one.step);
+      }
+    }
+  };
+  const std::size_t links = topology_.links().size();
+  std::vector<std::uint32_t> begin(links + 1, 0);
+  for_each_crossing([&](std::size_t link, std::int32_t) { ++begin[link + 1]; });
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<std::int32_t> steps(crossed_.size() - first);
+  std::vector<std::uint32_t> past(begin.begin(), begin.end() - 1);
+  for_each_crossing([&](std::size_t link, std::int32_t step) { steps[past[link]++] = step; });
+  link_begin_.assign(links + 1, 0);
+  for (std::size_t link = 0; link < links; ++link) {
+    const auto from = steps.begin() + begin[link];
+    const auto end = steps.begin() + begin[link + 1];
+    std::sort(from, end);
+    link_steps_.insert(link_steps_.end(), from, std::unique(from, end));
+    link_begin_[link + 1] = static_cast<std::uint32_t>(link_steps_.size());
+  }
+  slots_.reserve(steps.size());
+  for_each_crossing([&](std::size_t link, std::int32_t step) {
+    const auto at = std::lower_bound(link_steps_.begin() + link_begin_[link],
+                                     link_steps_.begin() + link_begin_[link + 1], step);
+    slots_.push_back(static_cast<std::uint32_t>(at - link_steps_.begin()));
+  });
 }
 
-std::int32_t Symmetry::place(LinkId link, std::int32_t family) {
-  const bool shared = family == 0 || all_meet_;
-  std::int32_t& known =
-      shared ? local_place_[link.index()]
-             : step_place_.try_emplace(Folding::key({link.value}, {family}), -1).first->second;
-  if (known < 0) {
-    known = static_cast<std::int32_t>(parents_.size());
-    parents_.push_back(known);
+std::int32_t Symmetry::find_place(LinkId link, std::int32_t family) const {
+  if (family == 0 || all_meet_) return local_place_[link.index()];
+  const auto begin = link_steps_.begin() + link_begin_[link.index()];
+  const auto end = link_steps_.begin() + link_begin_[link.index() + 1];
+  const auto at = std::lower_bound(begin, end, family - 1);
+  return at == end || *at != family - 1 ? -1 : step_place_[at - link_steps_.begin()];
+}
+
+std::int32_t Symmetry::open(std::int32_t& place, LinkId link) {
+  if (place < 0) {
+    place = static_cast<std::int32_t>(parents_.size());
+    parents_.push_back(place);
     link_of_place_.push_back(link);
   }
-  return known;
+  return place;
 }
 
 std::int32_t Symmetry::root(std::int32_t place) const {
@@ -425,19 +457,14 @@ void Symmetry::place_on_links(Meetings meetings, const std::vector<Meeting>& kno
   all_meet_ = meetings == Meetings::all;
   parents_.clear();
   link_of_place_.clear();
-  step_place_.clear();
+  step_place_.assign(link_steps_.size(), -1);
   local_place_.assign(topology_.links().size(), -1);
   places_.resize(crossed_.size());
-  const auto enter = [&](std::size_t flow, std::int32_t family) {
-    for (std::uint32_t i = route_begin_[flow]; i < route_begin_[flow + 1]; ++i) {
-      places_[i] = place(crossed_[i], family);
-    }
-  };
-  for (std::size_t flow = 0; flow < local_flows_; ++flow) enter(flow, 0);
-  for (const GlobalCollective& one : collectives_) {
-    for (std::size_t flow = one.first_flow; flow < one.end_flow; ++flow) {
-      enter(local_flows_ + flow, 1 + one.step);
-    }
+  const std::size_t first = route_begin_[local_flows_];
+  for (std::size_t i = 0; i < crossed_.size(); ++i) {
+    const LinkId link = crossed_[i];
+    const bool shared = i < first || all_meet_;
+    places_[i] = open(shared ? local_place_[link.index()] : step_place_[slots_[i - first]], link);
   }
   if (!all_meet_) {
     for (const auto& [link, a, b] : known) unite(find_place(link, a), find_place(link, b));
@@ -705,31 +732,41 @@ bool Symmetry::find_meetings(const std::vector<FlowInterval>& flows, double near
 /// `apart`: so long before or after a step a flow inside a pipeline counts as met.
 bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apart,
                             std::vector<Meeting>& known) {
-  // When each step moved bytes, and which steps and local flows did so at the same time.
-  std::map<std::pair<std::int32_t, int>, std::pair<Seconds, Seconds>> windows;
+  // When each step moved bytes in each iteration.
+  std::map<std::pair<std::int32_t, int>, std::pair<Seconds, Seconds>> times;
   for (const FlowInterval& flow : flows) {
     const std::int32_t step = step_of_route_[flow.route];
     if (step < 0) continue;
-    const auto [at, fresh] = windows.try_emplace({step, flow.iteration}, flow.start, flow.end);
+    const auto [at, fresh] = times.try_emplace({step, flow.iteration}, flow.start, flow.end);
     if (fresh) continue;
     at->second.first = std::min(at->second.first, flow.start);
     at->second.second = std::max(at->second.second, flow.end);
   }
-  const auto overlap = [&](Seconds begin, Seconds end, const std::pair<Seconds, Seconds>& window) {
-    return std::min(end, window.second) - std::max(begin, window.first) > kTouch - apart;
+  struct Window {
+    std::int32_t step;
+    Seconds begin, end;
   };
-  std::set<std::pair<std::int32_t, std::int32_t>> met;  // Route, step.
+  std::vector<Window> windows;
+  for (const auto& [at, time] : times) windows.push_back({at.first, time.first, time.second});
+  const auto overlap = [&](Seconds begin, Seconds end, const Window& window) {
+    return std::min(end, window.end) - std::max(begin, window.begin) > kTouch - apart;
+  };
+  // Which steps and local flows did so at the same time.
+  const std::int32_t steps = windows.empty() ? 0 : windows.back().step + 1;
+  std::vector<std::vector<bool>> met(step_of_route_.size());  // By route, step.
   for (const FlowInterval& flow : flows) {
     if (step_of_route_[flow.route] >= 0) continue;
-    for (const auto& [at, window] : windows) {
-      if (overlap(flow.start, flow.end, window)) met.insert({flow.route, at.first});
+    std::vector<bool>& own = met[flow.route];
+    own.resize(as_size(steps), false);
+    for (const Window& window : windows) {
+      if (overlap(flow.start, flow.end, window)) own[as_size(window.step)] = true;
     }
   }
   std::set<std::pair<std::int32_t, std::int32_t>> steps_met;
-  for (const auto& [a, window] : windows) {
-    for (const auto& [b, other] : windows) {
-      if (apart.value == 0 && a.first < b.first && overlap(window.first, window.second, other)) {
-        steps_met.insert({a.first, b.first});
+  for (const Window& a : windows) {
+    for (const Window& b : windows) {
+      if (apart.value == 0 && a.step < b.step && overlap(a.begin, a.end, b)) {
+        steps_met.insert({a.step, b.step});
       }
     }
   }
@@ -737,28 +774,22 @@ bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
   const auto meet = [&](LinkId link, std::int32_t a, std::int32_t b) {
     if (unite(find_place(link, a), find_place(link, b))) known.emplace_back(link, a, b);
   };
-  for (const auto& [route, step] : met) {
-    for (const LocalClass& one : classes_) {
-      for (std::size_t j = 0; j < one.flows.size(); ++j) {
-        if (one.routes[j] != route) continue;
-        for (std::size_t m = 0; m < one.members.size(); ++m) {
-          const std::size_t flow = one.first_flow + m * one.flows.size() + j;
-          for (const LinkId link : links_of(flow)) meet(link, 0, 1 + step);
-        }
-      }
+  for_each_local([&](const LocalClass& one, int, std::size_t j, std::size_t flow) {
+    const std::vector<bool>& own = met[one.routes[j]];
+    for (const LinkId link : links_of(flow)) {
+      for_each_step(link, [&](std::int32_t step) {
+        if (as_size(step) < own.size() && own[as_size(step)]) meet(link, 0, 1 + step);
+      });
     }
-  }
-  for (const GlobalCollective& one : collectives_) {
-    std::vector<std::int32_t> others;
-    for (const auto& [step, other] : steps_met) {
-      if (step == one.step) others.push_back(other);
-    }
-    if (others.empty()) continue;
-    for (std::size_t f = one.first_flow; f < one.end_flow; ++f) {
-      for (const LinkId link : links_of(local_flows_ + f)) {
-        for (const std::int32_t other : others) meet(link, 1 + one.step, 1 + other);
-      }
-    }
+  });
+  if (steps_met.empty()) return known.size() > before;
+  const auto links = static_cast<std::int32_t>(topology_.links().size());
+  for (const LinkId link : IdRange<LinkId>{{0}, {links}}) {
+    for_each_step(link, [&](std::int32_t a) {
+      for_each_step(link, [&](std::int32_t b) {
+        if (a < b && steps_met.contains({a, b})) meet(link, 1 + a, 1 + b);
+      });
+    });
   }
   return known.size() > before;
 }

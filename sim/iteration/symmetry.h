@@ -101,6 +101,7 @@ class Symmetry {
     add_local_flows();
     add_collectives();
     leave_out_wide_links();
+    find_steps();
   }
 
   /// Pipelines that must be built because they meet others in ways that have no classes.
@@ -183,11 +184,12 @@ class Symmetry {
   void add_local_flows();
   void add_collectives();
   void leave_out_wide_links();
+  void find_steps();
   std::uint32_t add_route(DeviceId source, DeviceId destination);
   Color path_color(DeviceId source, DeviceId destination) const;
   void paint_local_flows();
   void place_on_links(Meetings meetings, const std::vector<Meeting>& known);
-  std::int32_t place(LinkId link, std::int32_t family);
+  std::int32_t open(std::int32_t& place, LinkId link);
   std::int32_t find_place(LinkId link, std::int32_t family) const;
   std::int32_t root(std::int32_t place) const;
   bool unite(std::int32_t a, std::int32_t b);
@@ -205,6 +207,12 @@ class Symmetry {
       for (const int member : one.members) {
         for (std::size_t j = 0; j < one.flows.size(); ++j) take(one, member, j, flow++);
       }
+    }
+  }
+  template <class F>
+  void for_each_step(LinkId link, F&& take) const {
+    for (std::uint32_t i = link_begin_[link.index()]; i < link_begin_[link.index() + 1]; ++i) {
+      take(link_steps_[i]);
     }
   }
   std::span<const LinkId> links_of(std::size_t flow) const {
@@ -239,7 +247,11 @@ class Symmetry {
   mutable std::vector<std::int32_t> parents_;
   std::vector<LinkId> link_of_place_;
   std::vector<std::int32_t> local_place_;  ///< By link.
-  std::unordered_map<std::uint64_t, std::int32_t> step_place_;
+  // Steps of synchronization that cross a link, ascending, and where.
+  std::vector<std::uint32_t> link_begin_;
+  std::vector<std::int32_t> link_steps_;
+  std::vector<std::int32_t> step_place_;  ///< Parallel to link_steps_.
+  std::vector<std::uint32_t> slots_;  ///< Into link_steps_, by crossing of flows of collectives.
   bool all_meet_ = true;
 
   std::vector<std::int32_t> step_of_route_;  ///< -1: of flows inside pipelines.
