@@ -1,7 +1,6 @@
 # All third-party code comes from Debian 12 packages (tools/scripts/packages.txt).
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
-find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(Protobuf REQUIRED)
@@ -13,8 +12,9 @@ find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 
-# Debian's libsimgrid-dev ships simgrid.pc and no CMake package.
+# Debian's libsimgrid-dev and libyaml-dev ship pkg-config files and no CMake packages.
 pkg_check_modules(SIMGRID REQUIRED IMPORTED_TARGET simgrid)
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 
 # RapidCheck and METIS ship neither; METIS serves only as a baseline in tests.
 find_path(RAPIDCHECK_INCLUDE_DIR rapidcheck.h REQUIRED)

@@ -1,18 +1,15 @@
-/// The only file that knows yaml-cpp: its parser events become a Value tree. yaml-cpp counts from
-/// 0, keeps duplicate keys, expands aliases without limit and stops silently after a document;
-/// all four are handled here.
+/// The only file that knows libyaml: its parser events become a Value tree. libyaml counts from 0
+/// and leaves duplicate keys, aliases, tags and further documents to its caller.
 #include <fmt/format.h>
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/exceptions.h>
-#include <yaml-cpp/parser.h>
+#include <yaml.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <new>
 #include <optional>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -42,66 +39,60 @@ std::size_t depth_of(const Value& value) {
   return below + 1;
 }
 
-class TreeBuilder final : public YAML::EventHandler {
+class TreeBuilder {
  public:
   TreeBuilder(std::string file, Diagnostics& problems)
       : file_(std::move(file)), problems_(problems) {}
 
   Value& root() { return root_; }
-  Position position(const YAML::Mark& mark) const {
-    if (mark.is_null()) return {file_, 1, 1};
-    return {file_, mark.line + 1, mark.column + 1};
+  bool has_content() const { return documents_ > 0 && !root_.is_null(); }
+  Position position(const yaml_mark_t& mark) const {
+    return {file_, static_cast<int>(mark.line) + 1, static_cast<int>(mark.column) + 1};
   }
 
-  void OnDocumentStart(const YAML::Mark& mark) override {
-    if (documents_++ == 0) return;
-    stop(position(mark), "content after the end of the document", "a file holds one document");
-  }
-  void OnDocumentEnd() override {}
-
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    Value value;
-    value.at = position(mark);
-    if (!open_.empty() && open_.back().key && value.at.line != open_.back().key->at.line)
-      value.at = open_.back().key->at;  // yaml-cpp marks the token after a missing value
-    add(std::move(value), anchor);
-  }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    const auto found = anchors_.find(anchor);
-    if (found == anchors_.end())
-      stop(position(mark), "alias refers to a node that holds it", "write the value out");
-    if (open_.size() + found->second.depth > kMostDepth) too_deep(mark);
-    nodes_ += found->second.nodes;
-    check_size(mark);
-    if (expects_key()) stop(position(mark), "a key must be text, not an alias", "");
-    attach(found->second.value);
-  }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                const std::string& text) override {
-    if (expects_key()) {
-      open_.back().key = Key{text, position(mark), false};
-      open_.back().mark_duplicate(problems_);
-      ++nodes_;
-      check_size(mark);
-      return;
+  void take(const yaml_event_t& event) {
+    switch (event.type) {
+      case YAML_DOCUMENT_START_EVENT:
+        if (documents_++ > 0) second_document(event.start_mark);
+        break;
+      case YAML_ALIAS_EVENT:
+        take_alias(event.start_mark, text_of(event.data.alias.anchor));
+        break;
+      case YAML_SCALAR_EVENT:
+        take_scalar(event);
+        break;
+      case YAML_SEQUENCE_START_EVENT:
+        check_tag(event.start_mark, text_of(event.data.sequence_start.tag), {"seq"});
+        open(Value::list({}, position(event.start_mark)), event.start_mark,
+             text_of(event.data.sequence_start.anchor));
+        break;
+      case YAML_MAPPING_START_EVENT:
+        check_tag(event.start_mark, text_of(event.data.mapping_start.tag), {"map"});
+        open(Value::map({}, position(event.start_mark)), event.start_mark,
+             text_of(event.data.mapping_start.anchor));
+        break;
+      case YAML_SEQUENCE_END_EVENT:
+      case YAML_MAPPING_END_EVENT:
+        close();
+        break;
+      default:
+        break;
     }
-    Value value = Value::scalar(text, position(mark));
-    value.quoted = tag == "!" || tag == kTagPrefix + "str";
-    check_tag(mark, tag, {"str", "int", "float", "bool"});
-    add(std::move(value), anchor);
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value) override {
-    check_tag(mark, tag, {"seq"});
-    open(Value::list({}, position(mark)), mark, anchor);
+
+  /// The parser's own complaint.
+  void take_error(const yaml_parser_t& parser) {
+    const std::string_view problem =
+        parser.problem == nullptr ? "ill-formed" : std::string_view(parser.problem);
+    if (documents_ > 0 && problem == "did not find expected <document start>") {
+      second_document(parser.problem_mark);
+    }
+    const bool explained = parser.context != nullptr;
+    problems_.add(position(parser.problem_mark),
+                  fmt::format("ill-formed YAML: {}{}{}", problem, explained ? " " : "",
+                              explained ? parser.context : ""),
+                  "");
   }
-  void OnSequenceEnd() override { close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value) override {
-    check_tag(mark, tag, {"map"});
-    open(Value::map({}, position(mark)), mark, anchor);
-  }
-  void OnMapEnd() override { close(); }
 
  private:
   struct Key {
@@ -111,9 +102,9 @@ class TreeBuilder final : public YAML::EventHandler {
   };
   struct Open {
     Value value;
-    YAML::anchor_t anchor = 0;
+    std::string anchor;
     std::optional<Key> key;  // read, waiting for its value
-    std::map<std::string, int> key_lines;
+    std::map<std::string, int, std::less<>> key_lines;
 
     void mark_duplicate(Diagnostics& problems) {
       const auto [first, fresh] = key_lines.emplace(key->text, key->at.line);
@@ -129,52 +120,107 @@ class TreeBuilder final : public YAML::EventHandler {
     std::size_t depth;
   };
 
-  static inline const std::string kTagPrefix = "tag:yaml.org,2002:";
+  static constexpr std::string_view kTagPrefix = "tag:yaml.org,2002:";
+
+  static std::string_view text_of(const yaml_char_t* text) {
+    return text == nullptr ? std::string_view() : reinterpret_cast<const char*>(text);
+  }
 
   [[noreturn]] void stop(Position at, std::string what, std::string hint) {
     problems_.add(std::move(at), std::move(what), std::move(hint));
     throw Stop{};
   }
-  [[noreturn]] void too_deep(const YAML::Mark& mark) {
+  [[noreturn]] void second_document(const yaml_mark_t& mark) {
+    stop(position(mark), "content after the end of the document", "a file holds one document");
+  }
+  [[noreturn]] void too_deep(const yaml_mark_t& mark) {
     stop(position(mark), "nested too deeply", fmt::format("at most {} levels", kMostDepth));
   }
-  void check_size(const YAML::Mark& mark) {
+
+  void take_alias(const yaml_mark_t& mark, std::string_view anchor) {
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) {
+      for (const Open& one : open_) {
+        if (one.anchor != anchor) continue;
+        stop(position(mark), "alias refers to a node that holds it", "write the value out");
+      }
+      stop(position(mark), fmt::format("alias '*{}' without an anchor", anchor),
+           fmt::format("'&{}' must stand before it", anchor));
+    }
+    if (open_.size() + found->second.depth > kMostDepth) too_deep(mark);
+    nodes_ += found->second.nodes;
+    check_size(mark);
+    if (expects_key()) stop(position(mark), "a key must be text, not an alias", "");
+    attach(found->second.value);
+  }
+
+  void take_scalar(const yaml_event_t& event) {
+    const auto& scalar = event.data.scalar;
+    const yaml_mark_t& mark = event.start_mark;
+    const std::string_view tag = text_of(scalar.tag);
+    std::string text(reinterpret_cast<const char*>(scalar.value), scalar.length);
+    const bool plain = scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (plain && tag.empty() && is_null(text)) {
+      Value value;
+      const bool missing = text.empty() && !open_.empty() && open_.back().key;
+      value.at = missing ? open_.back().key->at : position(mark);
+      add(std::move(value), text_of(scalar.anchor));
+      return;
+    }
+    if (expects_key()) {
+      open_.back().key = Key{std::move(text), position(mark), false};
+      open_.back().mark_duplicate(problems_);
+      ++nodes_;
+      check_size(mark);
+      return;
+    }
+    Value value = Value::scalar(std::move(text), position(mark));
+    value.quoted = !plain || (tag.starts_with(kTagPrefix) && tag.ends_with(":str"));
+    check_tag(mark, tag, {"str", "int", "float", "bool"});
+    add(std::move(value), text_of(scalar.anchor));
+  }
+
+  static bool is_null(std::string_view text) {
+    return text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL";
+  }
+  void check_size(const yaml_mark_t& mark) {
     if (nodes_ > kMostNodes)
       stop(position(mark), "document is too large",
            fmt::format("at most {} values, aliases expanded", kMostNodes));
   }
-  void check_tag(const YAML::Mark& mark, const std::string& tag,
+  void check_tag(const yaml_mark_t& mark, std::string_view tag,
                  std::initializer_list<const char*> known) {
-    if (tag.empty() || tag == "?" || tag == "!") return;
+    if (tag.empty() || tag == "!") return;
     for (const char* name : known)
-      if (tag == kTagPrefix + name) return;
+      if (tag.starts_with(kTagPrefix) && tag.substr(kTagPrefix.size()) == name) return;
     problems_.add(position(mark), fmt::format("unsupported YAML tag '{}'", tag), "remove it");
   }
   bool expects_key() const {
     return !open_.empty() && open_.back().value.is_map() && !open_.back().key;
   }
-  void add(Value value, YAML::anchor_t anchor) {
+  void add(Value value, std::string_view anchor) {
     ++nodes_;
     if (nodes_ > kMostNodes) stop(value.at, "document is too large", "");
     if (expects_key()) stop(value.at, "a key must be text, got " + kind_text(value), "");
-    if (anchor != 0) anchors_[anchor] = {value, 1, 1};
+    if (!anchor.empty()) anchors_.insert_or_assign(std::string(anchor), Anchored{value, 1, 1});
     attach(std::move(value));
   }
-  void open(Value value, const YAML::Mark& mark, YAML::anchor_t anchor) {
+  void open(Value value, const yaml_mark_t& mark, std::string_view anchor) {
     if (expects_key()) stop(value.at, "a key must be text, got " + kind_text(value), "");
     ++nodes_;
     check_size(mark);
     if (open_.size() >= kMostDepth) too_deep(mark);
-    Open opened;
+    Open& opened = open_.emplace_back();
     opened.value = std::move(value);
     opened.anchor = anchor;
-    open_.push_back(std::move(opened));
   }
   void close() {
     Open closed = std::move(open_.back());
     open_.pop_back();
-    if (closed.anchor != 0)
-      anchors_[closed.anchor] = {closed.value, count_nodes(closed.value), depth_of(closed.value)};
+    if (!closed.anchor.empty())
+      anchors_.insert_or_assign(
+          closed.anchor,
+          Anchored{closed.value, count_nodes(closed.value), depth_of(closed.value)});
     attach(std::move(closed.value));
   }
   void attach(Value value) {
@@ -197,9 +243,38 @@ class TreeBuilder final : public YAML::EventHandler {
   Diagnostics& problems_;
   Value root_;
   std::vector<Open> open_;
-  std::map<YAML::anchor_t, Anchored> anchors_;
+  std::map<std::string, Anchored, std::less<>> anchors_;
   std::size_t nodes_ = 0;
   int documents_ = 0;
+};
+
+/// libyaml's parser of a text; each event is freed before the next.
+class EventParser {
+ public:
+  explicit EventParser(std::string_view text) {
+    if (yaml_parser_initialize(&parser_) == 0) throw std::bad_alloc();
+    yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()),
+                                 text.size());
+  }
+  ~EventParser() {
+    yaml_event_delete(&event_);
+    yaml_parser_delete(&parser_);
+  }
+  EventParser(const EventParser&) = delete;
+  EventParser& operator=(const EventParser&) = delete;
+
+  /// False: the text is ill-formed, raw() says where.
+  bool next() {
+    yaml_event_delete(&event_);
+    return yaml_parser_parse(&parser_, &event_) != 0;
+  }
+  const yaml_event_t& event() const { return event_; }
+  const yaml_parser_t& raw() const { return parser_; }
+
+ private:
+  yaml_parser_t parser_{};
+  yaml_event_t event_{};
 };
 
 /// Length of the UTF-8 sequence at the front of `text`, or 0 if it is none (RFC 3629).
@@ -241,25 +316,6 @@ bool check_text(std::string_view text, const std::string& name, Diagnostics& pro
     i += length;
   }
   return true;
-}
-
-/// `text` with an end-of-document line. Without it yaml-cpp takes a quoted string that the file
-/// does not close for complete.
-std::string with_end(std::string_view text) {
-  constexpr std::string_view kEnd = "...";
-  const std::size_t last = text.find_last_not_of(" \r\n");
-  const bool has_end = last != std::string_view::npos && last >= 3 &&
-                       text.substr(last - 2, 3) == kEnd && text[last - 3] == '\n';
-  std::string out(text);
-  if (!has_end) out += text.ends_with('\n') ? "...\n" : "\n...\n";
-  return out;
-}
-
-/// yaml-cpp's message; one of them speaks of the line that with_end() added.
-std::string describe_error(const std::string& message) {
-  return "ill-formed YAML: " + (message == YAML::ErrorMsg::DOC_IN_SCALAR
-                                    ? std::string("a quoted string is not closed")
-                                    : message);
 }
 
 bool is_blank(std::string_view text) {
@@ -329,17 +385,16 @@ Value load_value_text(std::string_view text, const std::string& name, Diagnostic
     return {};
   }
   try {
-    std::istringstream in(with_end(text));
-    YAML::Parser parser(in);
-    if (!parser.HandleNextDocument(builder) || builder.root().is_null())
-      problems.add({name, 1, 1}, "the file is empty", "");
-    else
-      parser.HandleNextDocument(builder);
+    EventParser parser(text);
+    do {
+      if (!parser.next()) {
+        builder.take_error(parser.raw());
+        return std::move(builder.root());
+      }
+      builder.take(parser.event());
+    } while (parser.event().type != YAML_STREAM_END_EVENT);
+    if (!builder.has_content()) problems.add({name, 1, 1}, "the file is empty", "");
   } catch (const Stop&) {
-  } catch (const YAML::Exception& error) {
-    problems.add(builder.position(error.mark), describe_error(error.msg), "");
-  } catch (const std::exception& error) {
-    problems.add({name, 1, 1}, fmt::format("ill-formed YAML: {}", error.what()), "");
   }
   return std::move(builder.root());
 }

@@ -47,7 +47,7 @@ class CheckLayers(unittest.TestCase):
             "planners/amp/amp.cpp": include("planners/kit/search.h"),
             "sim/replay/replay.cpp": include("traces/reader.h"),
             "sim/flow/engine.cpp": "#include <simgrid/s4u.hpp>\n",
-            "models/config/reader.cpp": "#include <yaml-cpp/yaml.h>\n",
+            "models/config/reader.cpp": "#include <yaml.h>\n",
             "executor/worker.cpp": include("models/ir/program.h"),
             "experiments/study/run.cpp": include("planners/catalog.h"),
             "tools/main.cpp": include("sim/iteration/simulate.h"),
@@ -83,9 +83,9 @@ class CheckLayers(unittest.TestCase):
             self.expect_problem({"sim/iteration/a.cpp": f"#include <{header}>\n"},
                                 "sim/iteration/a.cpp:1", "only sim/flow may use SimGrid")
 
-    def test_yaml_cpp_is_confined_to_models_config(self):
-        self.expect_problem({"models/spec/a.cpp": "#include <yaml-cpp/yaml.h>\n"},
-                            "models/spec/a.cpp:1", "only models/config may use yaml-cpp")
+    def test_libyaml_is_confined_to_models_config(self):
+        self.expect_problem({"models/spec/a.cpp": "#include <yaml.h>\n"},
+                            "models/spec/a.cpp:1", "only models/config may use libyaml")
 
     def test_a_folder_outside_the_table_is_found(self):
         self.expect_problem({"models/extra/a.cpp": "int a;\n"}, "models/extra/a.cpp:1",

@@ -5,7 +5,7 @@
 
 Reads every C++ and CUDA file of the tree at ROOT (this repository without an argument) and prints
 `file:line: what` for each include that its folder's row does not name, for each file outside the
-table, for SimGrid and yaml-cpp outside their only user, and for each header without #pragma once.
+table, for SimGrid and libyaml outside their only user, and for each header without #pragma once.
 Exit code 0: none found; 1: some found; 2: ROOT is not a tree with sources.
 """
 
@@ -43,7 +43,7 @@ MAY_INCLUDE_ALL = ["tools", "tests"]
 # Library whose use is confined: pattern of its headers -> the only folder that includes them.
 CONFINED = {
     re.compile(r"(simgrid|xbt|smpi)(/|\.h)"): ("SimGrid", "sim/flow"),
-    re.compile(r"yaml-cpp/"): ("yaml-cpp", "models/config"),
+    re.compile(r"^yaml\.h$"): ("libyaml", "models/config"),
 }
 
 SUFFIXES = {".h", ".hpp", ".cuh", ".cpp", ".cc", ".cu"}
