@@ -748,17 +748,20 @@ bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
   };
   std::vector<Window> windows;
   for (const auto& [at, time] : times) windows.push_back({at.first, time.first, time.second});
+  const std::int32_t steps = windows.empty() ? 0 : windows.back().step + 1;
+  std::sort(windows.begin(), windows.end(),
+            [](const Window& a, const Window& b) { return a.begin < b.begin; });
   const auto overlap = [&](Seconds begin, Seconds end, const Window& window) {
     return std::min(end, window.end) - std::max(begin, window.begin) > kTouch - apart;
   };
   // Which steps and local flows did so at the same time.
-  const std::int32_t steps = windows.empty() ? 0 : windows.back().step + 1;
   std::vector<std::vector<bool>> met(step_of_route_.size());  // By route, step.
   for (const FlowInterval& flow : flows) {
     if (step_of_route_[flow.route] >= 0) continue;
     std::vector<bool>& own = met[flow.route];
     own.resize(as_size(steps), false);
     for (const Window& window : windows) {
+      if (window.begin > flow.end + apart) break;
       if (overlap(flow.start, flow.end, window)) own[as_size(window.step)] = true;
     }
   }
