@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <queue>
 #include <unordered_map>
 #include <utility>
 
@@ -60,8 +61,9 @@ class Solver {
   bool possible(int groups, double theta) const;
   double bound(int groups) const;
   bool allowed(const UnitCounts& group, int groups) const;
-  std::optional<std::vector<UnitCounts>> balanced(int groups, const std::vector<double>& share);
-  void start_with_balanced_groups();
+  std::optional<std::vector<UnitCounts>> balanced(int groups,
+                                                  const std::vector<double>& share) const;
+  void start_with_balanced_groups(const std::vector<std::pair<double, int>>& bounds);
   std::vector<std::pair<double, int>> bounds() const;
   bool enumerate(int groups, double theta);
   void extend(std::size_t kind, UnitCounts& counts, int units, double capped, double spare,
@@ -180,17 +182,19 @@ double Solver::weakest(const std::vector<UnitCounts>& groups) const {
   return least;
 }
 
-/// Kinds in order, each unit to the group with the least of `share` so far.
+/// Kinds in order, each unit to the group with the least of `share` so far; of equal ones the first.
 std::optional<std::vector<UnitCounts>> Solver::balanced(int groups,
-                                                        const std::vector<double>& share) {
-  if (!spend()) return std::nullopt;
+                                                        const std::vector<double>& share) const {
   std::vector<UnitCounts> result(groups, UnitCounts(kinds()));
-  std::vector<double> sums(result.size());
+  using Sum = std::pair<double, std::size_t>;  // Of a group.
+  std::priority_queue<Sum, std::vector<Sum>, std::greater<>> sums;
+  for (std::size_t group = 0; group < result.size(); ++group) sums.emplace(0.0, group);
   for (const std::size_t kind : order_) {
     for (int i = 0; i < problem_.counts[kind]; ++i) {
-      const std::size_t least = std::min_element(sums.begin(), sums.end()) - sums.begin();
+      const auto [sum, least] = sums.top();
+      sums.pop();
       ++result[least][kind];
-      sums[least] += share[kind];
+      sums.emplace(sum + share[kind], least);
     }
   }
   for (const UnitCounts& group : result) {
@@ -199,11 +203,13 @@ std::optional<std::vector<UnitCounts>> Solver::balanced(int groups,
   return result;
 }
 
-/// A first grouping, so that bounds have something to beat.
-void Solver::start_with_balanced_groups() {
-  for (int groups = problem_.least_groups; groups <= problem_.most_groups; ++groups) {
+/// A first grouping, so that bounds have something to beat. Numbers of groups whose bound is no
+/// better than what others have are not tried.
+void Solver::start_with_balanced_groups(const std::vector<std::pair<double, int>>& bounds) {
+  for (const auto& [bound, groups] : bounds) {
     for (const std::vector<double>* share : {&problem_.power, &problem_.memory}) {
       if (groups == 1 && share == &problem_.memory) continue;
+      if (!spend() || bound <= result_.objective) continue;
       const auto found = balanced(groups, *share);
       if (!found || groups * weakest(*found) <= result_.objective) continue;
       result_.objective = groups * weakest(*found);
@@ -401,8 +407,8 @@ std::vector<std::pair<double, int>> Solver::bounds() const {
 /// Each number of groups gets a first share of work, so that a hard one does not keep the search
 /// from the others; those that did not end start again, one after the other.
 GroupingResult Solver::solve() {
-  start_with_balanced_groups();
   std::vector<std::pair<double, int>> open = bounds();
+  start_with_balanced_groups(open);
   std::vector<int> tied;
   const auto worse = [&](const auto& entry) {
     return entry.first < result_.objective * (1 - kTolerance);
