@@ -164,9 +164,10 @@ class Dealer {
 
   Deals run() {
     const int total = std::accumulate(left_.begin(), left_.end(), 0);
+    Node* const root = query_.pipelines > 1 ? node(0, total) : nullptr;
     for (int second_choices = 0; !ended_; ++second_choices) {
       deeper_ = false;
-      go(0, total, second_choices);
+      go(root, 0, total, second_choices);
       if (!deeper_) break;
     }
     if (ended_) result_.complete = false;
@@ -177,33 +178,67 @@ class Dealer {
   /// Candidates for one pipeline beyond which only the first found are ranked.
   static constexpr std::size_t kMostCandidates = 4096;
 
-  void go(int pipeline, int total, int second_choices) {
+  /// The choices for one pipeline, by number, and where they lead, once somebody went there.
+  struct Node {
+    std::vector<int> choices;
+    std::vector<Node*> next;
+  };
+
+  int after(int pipeline) const { return query_.pipelines - pipeline - 1; }
+  int low(int pipeline, int total) const {
+    return std::max(query_.fewest, total - query_.most * after(pipeline));
+  }
+  int high(int pipeline, int total) const {
+    return std::min(query_.most, total - query_.fewest * after(pipeline));
+  }
+
+  /// Numbers equal groups of one pipeline alike: a deal of thousands has few different ones.
+  int number_of(const std::vector<int>& taken) {
+    const auto [place, fresh] = numbers_.try_emplace(taken, static_cast<int>(taken_.size()));
+    if (fresh) taken_.push_back(taken);
+    return place->second;
+  }
+
+  /// Of the pipeline, with what is left.
+  Node* node(int pipeline, int total) {
+    const auto [place, fresh] = nodes_.try_emplace({after(pipeline), left_});
+    Node& made = place->second;  // Nodes of a map stay.
+    if (fresh) {
+      for (const std::vector<int>& taken : candidates(low(pipeline, total), high(pipeline, total),
+                                                      after(pipeline) + 1)) {
+        made.choices.push_back(number_of(taken));
+      }
+      made.next.resize(made.choices.size(), nullptr);
+    }
+    return &made;
+  }
+
+  /// `here`: null for the last pipeline, which takes what is left.
+  void go(Node* here, int pipeline, int total, int second_choices) {
     if (ended_) return;
-    const int after = query_.pipelines - pipeline - 1;
-    const int low = std::max(query_.fewest, total - query_.most * after);
-    const int high = std::min(query_.most, total - query_.fewest * after);
-    if (after == 0) {
-      if (second_choices == 0 && low <= total && total <= high) leaf();
+    if (here == nullptr) {
+      const bool fits = low(pipeline, total) <= total && total <= high(pipeline, total);
+      if (second_choices == 0 && fits) leaf();
       return;
     }
-    const auto [place, added] = choices_.try_emplace({after, left_});
-    if (added) place->second = candidates(low, high, after + 1);
-    const std::vector<std::vector<int>>& choices = place->second;  // Nodes of a map stay.
-    for (std::size_t i = 0; i < choices.size() && !ended_; ++i) {
+    for (std::size_t i = 0; i < here->choices.size() && !ended_; ++i) {
       if (static_cast<int>(i) > second_choices) {
         deeper_ = true;
         return;
       }
-      const std::vector<int>& taken = choices[i];
+      const int choice = here->choices[i];
       int groups = 0;
-      for (std::size_t c = 0; c < taken.size(); ++c) {
-        left_[c] -= taken[c];
-        groups += taken[c];
+      for (std::size_t c = 0; c < left_.size(); ++c) {
+        left_[c] -= taken_[choice][c];
+        groups += taken_[choice][c];
       }
-      chosen_.push_back(taken);
-      go(pipeline + 1, total - groups, second_choices - static_cast<int>(i));
-      chosen_.pop_back();
-      for (std::size_t c = 0; c < taken.size(); ++c) left_[c] += taken[c];
+      ++chosen_[choice];
+      Node*& next = here->next[i];
+      if (next == nullptr && after(pipeline) > 1) next = node(pipeline + 1, total - groups);
+      go(next, pipeline + 1, total - groups, second_choices - static_cast<int>(i));
+      const auto chosen = chosen_.find(choice);
+      if (--chosen->second == 0) chosen_.erase(chosen);
+      for (std::size_t c = 0; c < left_.size(); ++c) left_[c] += taken_[choice][c];
     }
   }
 
@@ -212,14 +247,16 @@ class Dealer {
       ended_ = true;
       return;
     }
-    Deal deal = chosen_;
-    deal.push_back(left_);
-    std::sort(deal.begin(), deal.end(), std::greater<>());
-    if (!seen_.insert(deal).second) return;
+    std::map<int, int> times = chosen_;
+    ++times[number_of(left_)];
+    if (!seen_.insert(times).second) return;
     if (static_cast<int>(result_.deals.size()) == query_.layouts) {
       ended_ = true;
       return;
     }
+    Deal deal;
+    for (const auto& [taken, count] : times) deal.insert(deal.end(), as_size(count), taken_[taken]);
+    std::sort(deal.begin(), deal.end(), std::greater<>());
     result_.deals.push_back(std::move(deal));
   }
 
@@ -272,10 +309,12 @@ class Dealer {
 
   const DealQuery& query_;
   std::vector<int> left_;
-  std::vector<std::vector<int>> chosen_;
+  std::map<std::vector<int>, int> numbers_;
+  std::vector<std::vector<int>> taken_;  ///< By number.
+  std::map<int, int> chosen_;            ///< How often each.
   /// By pipelines after this one and groups left, which say the rest.
-  std::map<std::pair<int, std::vector<int>>, std::vector<std::vector<int>>> choices_;
-  std::set<Deal> seen_;
+  std::map<std::pair<int, std::vector<int>>, Node> nodes_;
+  std::set<std::map<int, int>> seen_;
   std::int64_t attempts_left_;
   bool ended_ = false;
   bool deeper_ = false;
