@@ -30,8 +30,10 @@ endif()
 add_library(orrery_options INTERFACE)
 # g++ is the compiler whose warnings are kept at none; clang has others.
 target_compile_options(orrery_options INTERFACE
-  -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wconversion> $<$<CXX_COMPILER_ID:GNU>:-Werror>)
-target_include_directories(orrery_options INTERFACE ${CMAKE_SOURCE_DIR})
+  $<BUILD_INTERFACE:-Wall> $<BUILD_INTERFACE:-Wextra>
+  $<BUILD_INTERFACE:$<$<CXX_COMPILER_ID:GNU>:-Wconversion>>
+  $<BUILD_INTERFACE:$<$<CXX_COMPILER_ID:GNU>:-Werror>>)
+target_include_directories(orrery_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 target_link_libraries(orrery_options INTERFACE fmt::fmt) # In the precompiled headers.
 
 # Headers that most sources include, compiled once for libraries and once for tests.

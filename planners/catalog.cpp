@@ -1,6 +1,6 @@
 #include "planners/catalog.h"
 
-#include <array>
+#include "planners/modules/add_to_catalog.h"
 
 namespace orrery::planners {
 
@@ -22,9 +22,11 @@ extern const PlannerEntry kPiper;
 extern const PlannerEntry kVaruna;
 extern const PlannerEntry kWhale;
 
-std::span<const PlannerEntry* const> catalog() {
+namespace {
+
+std::vector<const PlannerEntry*>& entries() {
   // clang-format off
-  static constexpr std::array entries = {
+  static auto* const all = new std::vector<const PlannerEntry*>{
       &kMegatronGrid,
       &kAutohet,
       &kHexiscale,
@@ -44,14 +46,16 @@ std::span<const PlannerEntry* const> catalog() {
       &kOrrery,
   };
   // clang-format on
-  return entries;
+  return *all;
 }
-
-namespace {
 
 PlannerSource planner_source = nullptr;
 
 }  // namespace
+
+std::span<const PlannerEntry* const> catalog() { return entries(); }
+
+void add_to_catalog(const PlannerEntry& entry) { entries().push_back(&entry); }
 
 void set_planner_source(PlannerSource source) { planner_source = source; }
 

@@ -1,5 +1,5 @@
-/// All planners, by name. Explicit and constant: an object that nobody names would be dropped by
-/// the linker without a word.
+/// All planners, by name: those built in, each named in catalog.cpp, as the linker would drop an
+/// object that nobody names without a word; then those of modules (planners/modules).
 #pragma once
 #include <span>
 #include <string>

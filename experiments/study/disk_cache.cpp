@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "experiments/study/files.h"
 #include "experiments/study/sqlite.h"
 #include "experiments/study/version.h"
 #include "models/base/hash.h"
@@ -19,8 +21,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Another layout of the table is another file.
-constexpr const char* kFile = "answers-1.sqlite";
+/// Another layout of the table is another file. Processes of one host share one: SQLite's
+/// write-ahead log needs memory that all users of a file share.
+std::string file_in(const std::string& folder) {
+  std::string host;
+  if (is_on_network(folder)) {
+    std::array<char, 256> name{};
+    if (gethostname(name.data(), name.size() - 1) == 0) host = std::string("-") + name.data();
+  }
+  return (fs::path(folder) / ("answers-1" + host + ".sqlite")).string();
+}
+
 constexpr int kPatienceMilliseconds = 2000;
 constexpr std::size_t kSumBytes = 8;
 /// That an answer was used is written down again only after an hour, in microseconds.
@@ -135,11 +146,9 @@ class DiskCache::Connection {
   std::optional<SqliteStatement> find_, use_, keep_;
 };
 
-DiskCache::DiskCache(std::string folder, std::function<void(const std::string&)> on_problem,
+DiskCache::DiskCache(const std::string& folder, std::function<void(const std::string&)> on_problem,
                      std::int64_t most_bytes)
-    : path_((fs::path(std::move(folder)) / kFile).string()),
-      on_problem_(std::move(on_problem)),
-      most_bytes_(most_bytes) {}
+    : path_(file_in(folder)), on_problem_(std::move(on_problem)), most_bytes_(most_bytes) {}
 
 DiskCache::~DiskCache() {
   if (connection_ && owner_ != getpid()) connection_->abandon();
@@ -173,13 +182,13 @@ auto DiskCache::guarded(const Use& use) const {
 
 std::optional<std::string> DiskCache::find(const std::string& key) const {
   return guarded([&](Connection& connection) {
-    return connection.find(content_digest(program_version() + key));
+    return connection.find(content_digest(version_of({}) + key));
   });
 }
 
 void DiskCache::keep(const std::string& key, const std::string& answer) const {
   guarded([&](Connection& connection) {
-    connection.keep(content_digest(program_version() + key), answer);
+    connection.keep(content_digest(version_of({}) + key), answer);
   });
 }
 

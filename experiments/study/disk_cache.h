@@ -14,10 +14,12 @@ namespace orrery::experiments {
 /// `$XDG_CACHE_HOME/orrery`, else `~/.cache/orrery`; none: neither variable is set.
 std::optional<std::string> default_cache_folder();
 
-/// Answers of another version of the program (program_version()) are not found. The answers that
-/// were not used for the longest time make room for new ones. A file that cannot be used (damaged,
-/// read-only, locked, full) is left aside: nothing is found in it and nothing kept from then on,
-/// and no run ends for it. An answer whose bytes have changed on the disk is not found.
+/// On a network file system each host has a file of its own. Answers of other shared code
+/// (version_of({})) are not found; what depends on a planner has its version in the key. The
+/// answers that were not used for the longest time make room for new ones. A file that cannot be
+/// used (damaged, read-only, locked, full) is left aside: nothing is found in it and nothing kept
+/// from then on, and no run ends for it. An answer whose bytes have changed on the disk is not
+/// found.
 ///
 /// Works in forks: each process has a connection of its own, made when it is first needed.
 class DiskCache final : public models::AnswerStore {
@@ -26,7 +28,8 @@ class DiskCache final : public models::AnswerStore {
 
   /// `folder` is made if need be. `on_problem` is told once in each process why the file is left
   /// aside, in words; may be empty. Nothing is opened yet.
-  explicit DiskCache(std::string folder, std::function<void(const std::string&)> on_problem = {},
+  explicit DiskCache(const std::string& folder,
+                     std::function<void(const std::string&)> on_problem = {},
                      std::int64_t most_bytes = kMostBytes);
   ~DiskCache() override;
 

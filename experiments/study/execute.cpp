@@ -9,6 +9,7 @@
 #include "experiments/study/clock.h"
 #include "experiments/study/limits.h"
 #include "experiments/study/profile_scaling.h"
+#include "experiments/study/version.h"
 #include "models/base/check.h"
 #include "models/check/validate.h"
 #include "models/config/document.h"
@@ -333,6 +334,9 @@ std::string Session::State::question() const {
     out.put(std::string_view(part));
   }
   if (run.plan) models::put(out, *run.plan);
+  if (run.spec.planner) {
+    out.put(std::string_view(version_of(parts_of_planner(run.spec.planner->name.value))));
+  }
   if (simulator) {
     for (const auto& [name, value] : simulator->effective_config()) {
       out.put(std::string_view(name));

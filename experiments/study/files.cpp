@@ -1,9 +1,11 @@
 #include "experiments/study/files.h"
 
 #include <fcntl.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <stdexcept>
@@ -55,6 +57,24 @@ void write_file(const std::string& path, std::string_view bytes) {
     return;
   }
   replace_text_file(path, bytes);
+}
+
+bool is_on_network(const std::string& path) {
+  // f_type of NFS, SMB (1 to 3), Lustre, GPFS, BeeGFS, Ceph, FUSE, 9P, AFS, GFS2, OCFS2, PanFS,
+  // OrangeFS. [statfs(2), linux/magic.h, and the file systems' own sources]
+  static constexpr std::array<unsigned long, 15> kNetwork = {
+      0x6969,     0x517b,     0xff534d42, 0xfe534d42, 0x0bd00bd0,
+      0x47504653, 0x19830326, 0x00c36400, 0x65735546, 0x01021997,
+      0x5346414f, 0x01161970, 0x7461636f, 0xaad7aaea, 0x20030528};
+  std::error_code error;
+  std::filesystem::path there = std::filesystem::absolute(path, error);
+  while (there.has_relative_path() && !std::filesystem::exists(there, error)) {
+    there = there.parent_path();
+  }
+  struct statfs known {};
+  if (statfs(there.c_str(), &known) != 0) return false;
+  const auto type = static_cast<unsigned long>(known.f_type) & 0xffffffffUL;
+  return std::find(kNetwork.begin(), kNetwork.end(), type) != kNetwork.end();
 }
 
 void append_text_file(const std::string& path, std::string_view text) {

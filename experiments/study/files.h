@@ -21,6 +21,9 @@ void write_file(const std::string& path, std::string_view bytes);
 /// Appends the whole text in one write, or leaves the file as it was.
 void append_text_file(const std::string& path, std::string_view text);
 void make_folders(const std::string& path);
+/// Whether the file or folder, or what is to become one, lies on a network file system: other hosts
+/// may use it, and see what changes there only after a while.
+bool is_on_network(const std::string& path);
 
 using config::csv_line;
 using config::parse_csv;

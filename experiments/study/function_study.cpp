@@ -11,7 +11,6 @@
 #include "experiments/study/simulate.h"
 #include "experiments/study/summary.h"
 #include "experiments/study/switch.h"
-#include "experiments/study/version.h"
 
 namespace orrery::experiments {
 namespace {
@@ -55,7 +54,8 @@ RunSeconds fill_function(const std::string& folder, const std::string& study_fol
 
 }  // namespace
 
-TaskList function_tasks(const Study& study, std::vector<std::pair<Point, FunctionRun>> runs) {
+TaskList function_tasks(const Study& study, std::vector<std::pair<Point, FunctionRun>> runs,
+                        bool uses_all) {
   TaskList list;
   list.open_columns = true;
   list.columns = axis_names(study);
@@ -65,11 +65,13 @@ TaskList function_tasks(const Study& study, std::vector<std::pair<Point, Functio
   const std::string inputs = hash_of_inputs(study.folder);
   for (auto& [point, run] : runs) {
     // What is given counts too: some settings are kept as they are until they are known.
-    const Identity identity{overlay(run.settings, point.settings), {{"study", inputs}}};
+    const Identity identity{.settings = overlay(run.settings, point.settings),
+                            .hashes = {{"study", inputs}},
+                            .uses_all = uses_all};
     Task task{point, identity.hash(), "", "", {point.axes.begin(), point.axes.end()}, nullptr};
     task.inputs["run"] = task.hash;
     task.inputs["seed"] = std::to_string(point.seed);
-    task.inputs["version"] = program_version();
+    task.inputs["version"] = identity.version();
     for (const auto& [axis, text] : point.axes) task.in_words += text + " ";
     task.in_words += "seed " + task.inputs["seed"];
     task.fill = [run = run, identity, folder_of_study = study.folder](
@@ -86,7 +88,7 @@ const StudyCommand kSimulateStudy =
     function_study<simulate>("simulate", "given plans simulated", {"seed"});
 
 extern const StudyCommand kAdviseStudy;
-const StudyCommand kAdviseStudy = function_study<robust_plan>(
+const StudyCommand kAdviseStudy = function_study<robust_plan, true>(
     "advise", "plan, recovery policy, checkpoint interval and spares chosen together", {"seed"});
 
 extern const StudyCommand kSwitchStudy;

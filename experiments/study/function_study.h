@@ -26,7 +26,8 @@ struct FunctionRun {
   std::function<FunctionResult()> call;
 };
 
-TaskList function_tasks(const Study& study, std::vector<std::pair<Point, FunctionRun>> runs);
+TaskList function_tasks(const Study& study, std::vector<std::pair<Point, FunctionRun>> runs,
+                        bool uses_all);
 
 namespace detail {
 
@@ -53,7 +54,7 @@ FunctionResult call_function(const Settings& settings) {
   }
 }
 
-template <auto Function>
+template <auto Function, bool kUsesAll>
 TaskList tasks_of_function(const Study& study, std::vector<Point> points, const models::Library&,
                            const RunnerOptions& options, config::Diagnostics& diagnostics) {
   using Settings = typename FunctionTraits<decltype(Function)>::Settings;
@@ -66,13 +67,14 @@ TaskList tasks_of_function(const Study& study, std::vector<Point> points, const 
                     [settings = settings] { return call_function<Function, Settings>(settings); }};
     runs.emplace_back(std::move(point), std::move(run));
   }
-  return function_tasks(study, std::move(runs));
+  return function_tasks(study, std::move(runs), kUsesAll);
 }
 
 }  // namespace detail
 
-/// `seeds`: as StudyCommand::seeds.
-template <auto Function>
+/// `seeds`: as StudyCommand::seeds. `kUsesAll`: the function may use any planner and policy, not
+/// only those that its settings name (Identity).
+template <auto Function, bool kUsesAll = false>
 StudyCommand function_study(const char* name, const char* summary,
                             std::vector<const char*> seeds = {}) {
   using Settings = typename detail::FunctionTraits<decltype(Function)>::Settings;
@@ -83,7 +85,7 @@ StudyCommand function_study(const char* name, const char* summary,
           .settings = settings_text<Settings>(),
           .resolve = nullptr,
           .table = nullptr,
-          .tasks = detail::tasks_of_function<Function>};
+          .tasks = detail::tasks_of_function<Function, kUsesAll>};
 }
 
 }  // namespace orrery::experiments

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "models/config/diagnostics.h"
 #include "models/ir/names.h"
 #include "models/spec/library.h"
+#include "planners/modules/modules.h"
 
 namespace orrery::experiments {
 namespace {
@@ -132,6 +134,12 @@ void text(config::Visitor& v, const char* key, std::string value, const char* do
   v.required(key, value, doc, face);
 }
 
+void module_of(config::Visitor& v, const std::string& name) {
+  std::optional<std::string> path;
+  if (const auto* module = planners::module_with(name)) path = module->path;
+  v.optional("module", path, "shared library that it is from; none: it is built in");
+}
+
 }  // namespace
 
 void describe(config::Visitor& v, ListSettings& settings) {
@@ -154,6 +162,7 @@ void describe(config::Visitor& v, KnownPlanner& planner) {
   text(v, "source", entry.source, "paper and section");
   text(v, "searches", entry.searches, "the space of its plans");
   text(v, "ignores", entry.ignores, "what it assumes or leaves out");
+  module_of(v, entry.name);
   v.required("options", options, "its knobs");
 }
 
@@ -177,6 +186,7 @@ void describe(config::Visitor& v, KnownPolicy& policy) {
   text(v, "needs", entry.needs, "the plan that it needs");
   text(v, "loses", entry.loses, "what work is lost");
   text(v, "deviations", entry.deviations, "from its source");
+  module_of(v, entry.name);
   v.required("options", options, "its knobs");
 }
 

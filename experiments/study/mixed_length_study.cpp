@@ -14,7 +14,6 @@
 #include "experiments/study/files.h"
 #include "experiments/study/mixed_length.h"
 #include "experiments/study/summary.h"
-#include "experiments/study/version.h"
 #include "models/base/ids.h"
 #include "models/config/document.h"
 
@@ -135,7 +134,7 @@ TaskList mixed_length_tasks(const Study& study, std::vector<Point> points,
                    {"model", loaded->run.model.value},
                    {"steps", std::to_string(loaded->run.steps)},
                    {"seed", std::to_string(loaded->run.seed)},
-                   {"version", program_version()}}) {
+                   {"version", identity.version()}}) {
       task.inputs[column] = text;
     }
     task.fill = [loaded = loaded, identity](const std::string& folder,

@@ -16,7 +16,6 @@
 #include "experiments/study/execute.h"
 #include "experiments/study/files.h"
 #include "experiments/study/summary.h"
-#include "experiments/study/version.h"
 #include "models/ir/names.h"
 #include "models/ir/perfetto.h"
 #include "models/spec/library.h"
@@ -127,7 +126,6 @@ std::map<std::string, std::string> plan_inputs(const Study& study, const Point& 
       {"jitter", fmt::format("{:.10g}", spec.simulation.jitter)},
       {"work_budget", std::to_string(spec.work_budget)},
       {"seed", std::to_string(spec.seed)},
-      {"version", program_version()},
       {"manifest_hash", study.hash},
       {"cluster_hash", loaded.cluster.hash},
       {"workload_hash", loaded.workload.hash}};
@@ -289,6 +287,7 @@ TaskList plan_tasks(const Study& study, std::vector<Point> points, const models:
     Task task{point,  identity.hash(), plan_in_words(spec), "", plan_inputs(study, point, loaded),
               nullptr};
     task.inputs["run"] = task.hash;
+    task.inputs["version"] = identity.version();
     task.repeatable = !spec.planner || !planners::names_python(spec.planner->name.value);
     for (const models::GpuType& gpu : loaded.cluster.gpu_types) gpus.insert(gpu.name);
     task.fill = [&study, &library, spec, identity, options](const std::string& folder,

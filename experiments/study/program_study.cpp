@@ -19,7 +19,6 @@
 #include "experiments/study/files.h"
 #include "experiments/study/python_script.h"
 #include "experiments/study/summary.h"
-#include "experiments/study/version.h"
 #include "models/base/hash.h"
 #include "models/base/subprocess.h"
 
@@ -176,12 +175,12 @@ TaskList program_tasks(const Study& study, std::vector<Point> points, const mode
     }
     const std::string program = hash_of_program(run.program.value.front(), study.folder);
     if (!program.empty()) hashes.emplace_back("program", program);
-    const Identity identity{config::to_value(run), hashes};
+    const Identity identity{.settings = config::to_value(run), .hashes = hashes, .uses_all = true};
     Task task{point, identity.hash(), study.name, "", {}, nullptr};
     std::string command;
     for (const std::string& word : run.program.value)
       command += (command.empty() ? "" : " ") + word;
-    task.inputs = {{"run", task.hash}, {"command", command}, {"version", program_version()}};
+    task.inputs = {{"run", task.hash}, {"command", command}, {"version", identity.version()}};
     if (!point.axes.empty()) task.in_words.clear();
     for (const auto& [axis, text] : point.axes) {
       task.inputs[axis] = text;

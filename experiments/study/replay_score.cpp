@@ -7,7 +7,6 @@
 
 #include "experiments/study/run_tasks.h"
 #include "experiments/study/summary.h"
-#include "experiments/study/version.h"
 #include "models/base/hash.h"
 #include "models/base/ids.h"
 #include "models/config/document.h"
@@ -58,8 +57,7 @@ ReplayScore score_of(const ReplayOutcome& outcome) {
 /// Of what a replay came to: all that decides it.
 std::string key_of(const ReplayTask& task) {
   ReplayRun run{task.loaded->spec, {task.policy, {}}, task.how};
-  return content_digest("score " + program_version() + " " +
-                        replay_identity(*task.loaded, std::move(run)).hash());
+  return content_digest("score " + replay_identity(*task.loaded, std::move(run)).hash());
 }
 
 bool remembers(const ReplayTask& task) {

@@ -16,6 +16,7 @@
 #include "experiments/study/clock.h"
 #include "experiments/study/execute.h"
 #include "experiments/study/limits.h"
+#include "experiments/study/version.h"
 #include "models/base/bytes.h"
 #include "models/base/check.h"
 #include "models/base/hash.h"
@@ -139,13 +140,17 @@ class RememberedSearches final : public planners::KnownSearches {
  public:
   /// Keeps references.
   RememberedSearches(const models::AnswerStore& answers, const sim::SimulatedTimers& timers,
-                     bool ignore_leaves)
-      : answers_(answers), timers_(timers), ignore_leaves_(ignore_leaves) {}
+                     bool ignore_leaves, std::string version)
+      : answers_(answers),
+        timers_(timers),
+        ignore_leaves_(ignore_leaves),
+        version_(std::move(version)) {}
 
   planners::FoundPlan plan(const std::string& question,
                            const std::function<planners::FoundPlan()>& search) const override {
     ByteWriter asked;
     asked.put(std::string_view("searches"));
+    asked.put(std::string_view(version_));
     asked.put(std::string_view(timers_.context()));
     asked.put(ignore_leaves_);
     asked.put(std::string_view(question));
@@ -183,7 +188,15 @@ class RememberedSearches final : public planners::KnownSearches {
   const models::AnswerStore& answers_;
   const sim::SimulatedTimers& timers_;
   bool ignore_leaves_;
+  std::string version_;  ///< Of the planners that are asked.
 };
+
+/// Of the planners that the policy may ask: those that its options name.
+std::string version_of_planners(const ReplayPolicy& policy) {
+  CodeParts parts;
+  for (const auto& [name, value] : all_options(policy)) parts.merge(parts_of_planner(value));
+  return version_of(parts);
+}
 
 /// Share of the cluster's devices that the given plan uses; a policy's own plans use nearly all.
 double share_in_use(const LoadedReplayCase& loaded) {
@@ -318,7 +331,9 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
                               loaded.profile, {},
                               {.ignore_leaves = loaded.spec.ignore_leaves, .answers = answers});
   std::optional<RememberedSearches> searches;
-  if (answers != nullptr) searches.emplace(*answers, timers, loaded.spec.ignore_leaves);
+  if (answers != nullptr) {
+    searches.emplace(*answers, timers, loaded.spec.ignore_leaves, version_of_planners(policy));
+  }
   const auto seen = std::make_shared<planners::InterruptionsSeen>();
   const planners::PolicyInput input{.cluster = loaded.cluster,
                                     .topology = topology,

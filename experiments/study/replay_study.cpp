@@ -13,7 +13,6 @@
 #include "experiments/study/files.h"
 #include "experiments/study/replay_session.h"
 #include "experiments/study/summary.h"
-#include "experiments/study/version.h"
 #include "models/base/ids.h"
 #include "models/config/document.h"
 #include "models/ir/names.h"
@@ -146,7 +145,6 @@ std::map<std::string, std::string> replay_inputs(const Study& study, const Point
       {"planning_time", name_of_enum(run.how.planning_time)},
       {"prices", name_of_enum(run.how.prices)},
       {"background_transfers", name_of_enum(run.how.background_transfers)},
-      {"version", program_version()},
       {"study_hash", study.hash},
       {"cluster_hash", hashes.cluster},
       {"workload_hash", hashes.workload},
@@ -296,6 +294,7 @@ TaskList replay_tasks(const Study& study, std::vector<Point> points, const model
               replay_inputs(study, point, run, loaded->hashes),
               nullptr};
     task.inputs["run"] = task.hash;
+    task.inputs["version"] = identity.version();
     task.repeatable = is_repeatable(run);
     task.fill = [loaded, run, identity, answers = options.answers](
                     const std::string& folder, const std::function<void(double)>& on_progress) {

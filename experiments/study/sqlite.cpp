@@ -8,8 +8,9 @@
 
 namespace orrery::experiments {
 
-SqliteConnection::SqliteConnection(std::string path) : path_(std::move(path)) {
-  if (sqlite3_open(path_.c_str(), &handle_) == SQLITE_OK) return;
+SqliteConnection::SqliteConnection(std::string path, const char* layer) : path_(std::move(path)) {
+  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  if (sqlite3_open_v2(path_.c_str(), &handle_, kFlags, layer) == SQLITE_OK) return;
   const std::string why = handle_ == nullptr ? "out of memory" : sqlite3_errmsg(handle_);
   sqlite3_close(handle_);
   throw SqliteError("cannot open " + path_ + ": " + why);

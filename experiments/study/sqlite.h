@@ -21,8 +21,9 @@ struct SqliteError : std::runtime_error {
 /// opened it: abandon() it there.
 class SqliteConnection {
  public:
-  /// Creates the file if it is not there.
-  explicit SqliteConnection(std::string path);
+  /// Creates the file if it is not there. `layer`: SQLite's layer to the system ("VFS"); null: the
+  /// usual one.
+  explicit SqliteConnection(std::string path, const char* layer = nullptr);
   ~SqliteConnection();
   SqliteConnection(const SqliteConnection&) = delete;
   SqliteConnection& operator=(const SqliteConnection&) = delete;

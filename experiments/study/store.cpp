@@ -61,16 +61,8 @@ bool is_old(const fs::path& path) {
   return !error && fs::file_time_type::clock::now() - written > std::chrono::minutes(1);
 }
 
-/// No worker writes into the work folder "<hash>.<pid>", and none is about to: the process that it
-/// belongs to is gone, or has had a minute to start one; another process may have its number.
-bool is_stale(const fs::path& folder) {
-  if (is_locked(folder)) return false;
-  const std::string name = folder.filename().string();
-  const std::size_t dot = name.rfind('.');
-  if (dot == std::string::npos) return false;
-  if (is_gone(std::string_view(name).substr(dot + 1))) return true;
-  return is_old(folder);
-}
+/// Of hosts that work with this one: "<call>.timings".
+constexpr std::string_view kTimings = ".timings";
 
 /// A temporary file of write_file_atomically(), "<name>.tmp.<pid>.<n>", that was left behind: its
 /// process is gone, here or on the host that it was on.
@@ -81,6 +73,18 @@ bool is_stale_temporary(const fs::path& path) {
   if (mark == std::string::npos) return false;
   const std::string_view pid = std::string_view(name).substr(mark + kMark.size());
   return is_gone(pid.substr(0, pid.find('.'))) && is_old(path);
+}
+
+/// The files of Store::hand_over().
+std::vector<std::string> handed_over(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(Store::work_folders(folder), error)) {
+    const std::string path = entry.path();
+    if (path.ends_with(kTimings)) files.push_back(path);
+  }
+  return files;
 }
 
 /// Cells by column.
@@ -110,12 +114,13 @@ void append_row(const std::string& path, const std::vector<std::string>& columns
 
 }  // namespace
 
-Store::Store(const TaskList& list, std::string folder) : list_(list), folder_(std::move(folder)) {}
+Store::Store(const TaskList& list, std::string folder, Claims& claims)
+    : list_(list), folder_(std::move(folder)), claims_(claims) {}
 
 std::string Store::run_folder(std::size_t run) const { return folder_ + "/runs/" + hash(run); }
 std::string Store::failed_folder(std::size_t run) const { return folder_ + "/failed/" + hash(run); }
 std::string Store::work_folder(std::size_t run) const {
-  return fmt::format("{}/.work/{}.{}", folder_, hash(run), getpid());
+  return fmt::format("{}/{}.{}", work_folders(folder_), hash(run), claims_.name());
 }
 
 bool Store::present(std::size_t run) const {
@@ -128,17 +133,45 @@ bool Store::present(std::size_t run) const {
   return task.has_all == nullptr || task.has_all(folder.string());
 }
 
-void Store::prepare(const std::vector<std::size_t>& missing) const {
-  make_folders(folder_ + "/runs");
-  make_folders(folder_ + "/.work");
+bool Store::failed(std::size_t run) const {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_ + "/.work", error)) {
-    if (is_stale(entry.path())) remove_quietly(entry.path());
+  return fs::is_regular_file(failed_folder(run) + "/summary.json", error);
+}
+
+std::string Store::failure(std::size_t run) const {
+  const std::string path = failed_folder(run) + "/summary.json";
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return "failed";
+  const Json json = Json::parse(read_text_file(path), nullptr, false);
+  return json.is_object() && json.contains("reason") ? cell(json["reason"]) : "failed";
+}
+
+std::set<std::string> Store::ended() const {
+  std::set<std::string> names;
+  for (const char* folder : {"/runs", "/failed"}) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_ + folder, error)) {
+      names.insert(entry.path().filename());
+    }
+  }
+  return names;
+}
+
+void Store::open() const { make_folders(folder_ + "/runs"); }
+
+void Store::tidy(const std::vector<std::size_t>& again) const {
+  claims_.tidy();
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(work_folders(folder_), error)) {
+    // "<hash>.<call>"; what has another ending is a file.
+    if (!entry.is_directory(error) || is_locked(entry.path())) continue;
+    const std::string name = entry.path().filename();
+    if (claims_.is_gone(name.substr(name.rfind('.') + 1))) remove_quietly(entry.path());
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
     if (is_stale_temporary(entry.path())) remove_quietly(entry.path());
   }
-  for (const std::size_t run : missing) remove_quietly(failed_folder(run));
+  for (const std::size_t run : again) remove_quietly(failed_folder(run));
 }
 
 void Store::publish(std::size_t run) const {
@@ -213,6 +246,11 @@ void Store::append(std::size_t run, const std::optional<Timing>& timing) const {
   }
 }
 
+void Store::hand_over(std::size_t run, const Timing& timing) const {
+  append_text_file(fmt::format("{}/{}{}", work_folders(folder_), claims_.name(), kTimings),
+                   csv_line(timing_row(hash(run), timing)));
+}
+
 void Store::rewrite_runs() const {
   std::string text;
   for (const std::vector<std::string>& row : table()) text += csv_line(row);
@@ -220,6 +258,8 @@ void Store::rewrite_runs() const {
 }
 
 void Store::rewrite_timings() const {
+  // What comes between reading and removing is lost: no more than an estimate.
+  const std::vector<std::string> files = handed_over(folder_);
   std::map<std::string, Timing> known = timings();
   std::string text = csv_line(kTimingColumns);
   for (std::size_t run = 0; run < list_.tasks.size(); ++run) {
@@ -230,6 +270,7 @@ void Store::rewrite_timings() const {
   }
   for (const auto& [run, timing] : known) text += csv_line(timing_row(run, timing));
   replace_text_file(folder_ + "/timings.csv", text);
+  for (const std::string& file : files) remove_quietly(file);
 }
 
 void Store::rewrite_index() const {
@@ -274,14 +315,19 @@ bool Store::complete() const {
 
 std::map<std::string, Timing> Store::timings() const {
   std::map<std::string, Timing> timings;
+  const auto read = [&](const std::string& path) {
+    for (const std::vector<std::string>& row : parse_csv(read_text_file(path))) {
+      if (row.size() != kTimingColumns.size() || row == kTimingColumns) continue;
+      const auto number = [](const std::string& text) {
+        return std::strtod(text.c_str(), nullptr);
+      };
+      timings[row[0]] = {number(row[1]), number(row[2]), number(row[3])};
+    }
+  };
   const std::string path = folder_ + "/timings.csv";
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) return timings;
-  for (const std::vector<std::string>& row : parse_csv(read_text_file(path))) {
-    if (row.size() != kTimingColumns.size() || row == kTimingColumns) continue;
-    const auto number = [](const std::string& text) { return std::strtod(text.c_str(), nullptr); };
-    timings[row[0]] = {number(row[1]), number(row[2]), number(row[3])};
-  }
+  if (fs::is_regular_file(path, error)) read(path);
+  for (const std::string& file : handed_over(folder_)) read(file);
   return timings;
 }
 

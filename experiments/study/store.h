@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "experiments/study/claims.h"
 #include "experiments/study/task.h"
 
 namespace orrery::experiments {
@@ -19,22 +21,32 @@ struct Timing {
 
 class Store {
  public:
-  /// Keeps a reference. `list` has all runs of the study, whatever the shard; below, a run is its
+  /// Keeps references. `list` has all runs of the study, whatever the shard; below, a run is its
   /// position in it.
-  Store(const TaskList& list, std::string folder);
+  Store(const TaskList& list, std::string folder, Claims& claims);
 
   const std::string& folder() const { return folder_; }
   std::string runs_csv() const { return folder_ + "/runs.csv"; }
   std::string figures() const { return folder_ + "/figures"; }
   std::string run_folder(std::size_t run) const;
   std::string failed_folder(std::size_t run) const;
-  /// Where a worker of this process writes.
+  /// Where a worker of this call writes.
   std::string work_folder(std::size_t run) const;
+  /// Where workers and claims are.
+  static std::string work_folders(const std::string& folder) { return folder + "/.work"; }
 
   /// A finished run lies there, with all that was asked for.
   bool present(std::size_t run) const;
-  /// Removes what workers of dead processes left, and failures of runs that will be tried again.
-  void prepare(const std::vector<std::size_t>& missing) const;
+  /// A run failed, and was not tried again yet.
+  bool failed(std::size_t run) const;
+  /// Why, from its summary.
+  std::string failure(std::size_t run) const;
+  /// Names of the folders of runs that have ended: a look at all of them at once.
+  std::set<std::string> ended() const;
+  /// Makes the folders.
+  void open() const;
+  /// Removes what calls that are gone have left, and failures of runs that will be tried again.
+  void tidy(const std::vector<std::size_t>& again) const;
   /// Makes a filled work folder the run's folder; a run that another process finished meanwhile
   /// stays, unless it lacks what was asked for.
   void publish(std::size_t run) const;
@@ -44,6 +56,9 @@ class Store {
 
   /// Adds the row of a run that has just ended.
   void append(std::size_t run, const std::optional<Timing>& timing) const;
+  /// Keeps the time of a run of a call that joins another, whose rewrite_timings() takes it over:
+  /// hosts must not append to one file.
+  void hand_over(std::size_t run, const Timing& timing) const;
   /// Writes runs.csv in the order of the study, with all runs that ended.
   void rewrite_runs() const;
   void rewrite_timings() const;
@@ -68,6 +83,7 @@ class Store {
 
   const TaskList& list_;
   std::string folder_;
+  Claims& claims_;
 };
 
 /// Writes an SQLite file with the table `runs`: the columns of runs.csv, numbers as numbers.

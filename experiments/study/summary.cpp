@@ -12,10 +12,6 @@ constexpr const char* kSummarySchema = "orrery/summary/1";
 
 }  // namespace
 
-/// Written at build time: version and hash of the sources (cmake/source_hash.cmake).
-extern const char* const kProgramVersion;
-std::string program_version() { return kProgramVersion; }
-
 std::string cell(const Json& value) {
   if (value.is_null()) return "";
   if (value.is_string()) return value.get<std::string>();
@@ -57,11 +53,15 @@ config::Value to_map(const TextPairs& entries) {
   return map;
 }
 
+std::string Identity::version() const {
+  return uses_all ? program_version() : version_of(parts_named_in(settings));
+}
+
 std::string Identity::hash() const { return content_hash(effective_config({})); }
 
 std::string Identity::effective_config(const TextPairs& simgrid) const {
   config::Value tree = settings;
-  TextPairs all = {{"version", program_version()}, {"simgrid", sim::simgrid_version()}};
+  TextPairs all = {{"version", version()}, {"simgrid", sim::simgrid_version()}};
   all.insert(all.end(), hashes.begin(), hashes.end());
   tree.append("hashes", to_map(all));
   if (!simgrid.empty()) tree.append("simgrid", to_map(simgrid));

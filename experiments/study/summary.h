@@ -43,7 +43,11 @@ config::Value to_map(const TextPairs& entries);
 struct Identity {
   config::Value settings;  ///< Every field, defaults included.
   TextPairs hashes;        ///< Contents of what the settings name; the version is added.
+  /// The run may use any planner and policy, not only those that its settings name.
+  bool uses_all = false;
 
+  /// Of the code that the result depends on.
+  std::string version() const;
   /// Names the run.
   std::string hash() const;
   /// effective.yaml: all of it, and SimGrid's settings.

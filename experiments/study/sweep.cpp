@@ -21,12 +21,16 @@
 #include <utility>
 #include <variant>
 
+#include "experiments/study/claims.h"
 #include "experiments/study/clock.h"
 #include "experiments/study/figure.h"
+#include "experiments/study/files.h"
 #include "experiments/study/run_files.h"
+#include "experiments/study/slurm.h"
 #include "experiments/study/store.h"
 #include "experiments/study/task.h"
 #include "experiments/study/worker.h"
+#include "models/base/hash.h"
 #include "models/base/ids.h"
 #include "sim/flow/fork.h"
 
@@ -36,6 +40,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kTickMilliseconds = 200;
+/// Between looks at what other calls have done.
+constexpr double kLookSeconds = 1;
+/// Between questions to Slurm: at first, and growing up to.
+constexpr double kAskSeconds = 1;
+constexpr double kMostAskSeconds = 15;
+/// How long the tasks of a job array get to end.
+constexpr double kEndSeconds = 60;
+/// How old what is seen of a folder on a network file system may be. [nfs(5), acdirmax]
+constexpr double kStaleSeconds = 75;
 
 int cores() {
   cpu_set_t set;
@@ -110,7 +123,8 @@ class Sweep {
         options_(options),
         call_(call),
         workers_(options.workers > 0 ? options.workers : cores()),
-        store_(list, options.results_root + "/" + name) {}
+        claims_(Store::work_folders(options.results_root + "/" + name), slurm_group()),
+        store_(list, options.results_root + "/" + name, claims_) {}
 
   SweepOutcome run();
 
@@ -126,12 +140,19 @@ class Sweep {
   void take_known();
   void estimate();
   void work();
+  void work_on_slurm();
+  bool look_elsewhere();
+  void finished_elsewhere(std::size_t run);
+  void ask_slurm();
+  std::vector<std::string> left_by_array();
+  void end_array();
   void start_next();
   void wait_for_any();
   void finish(Worker& worker);
   void fail(std::size_t run, const std::string& reason);
   void stop_workers();
   void close();
+  void note_time(std::size_t run, const std::optional<Timing>& timing);
   void add_seconds();
   void show(std::string message);
 
@@ -144,10 +165,20 @@ class Sweep {
   const RunnerOptions& options_;
   const Call& call_;
   int workers_;
+  Claims claims_;
   Store store_;
   SweepOutcome result_;
   std::deque<std::size_t> missing_;
   std::list<Worker> running_;
+  std::deque<std::size_t> taken_;  ///< By other calls.
+  std::set<std::string> ended_;    ///< Store::ended(), as it was when it was listed.
+  Clock::time_point listed_;
+  Clock::time_point last_look_ = Clock::now();
+  std::optional<SlurmArray> array_;
+  std::optional<SlurmView> view_;  ///< Of the array, as far as is known.
+  Clock::time_point last_asked_;
+  double ask_after_ = 0;
+  bool deaf_ = false;  ///< Slurm did not answer, which was said.
   bool disk_failed_ = false;
   Clock::time_point start_ = Clock::now();
   RunTimes times_;  ///< Of the runs that this call finished.
@@ -160,7 +191,8 @@ void Sweep::find_missing() {
     if (run % as_size(options_.shard_count) != shard) continue;
     result_.positions.push_back(run);
     ++result_.total;
-    if (store_.present(run) || !queued.insert(task(run).hash).second) {
+    const bool ended = store_.present(run) || (options_.join && store_.failed(run));
+    if (ended || !queued.insert(task(run).hash).second) {
       ++result_.present;
     } else {
       missing_.push_back(run);
@@ -170,12 +202,19 @@ void Sweep::find_missing() {
     missing_.resize(options_.limit);
   }
   result_.missing = static_cast<int>(missing_.size());
+  if (options_.join &&
+      !missing_.empty()) {  // each begins elsewhere: they are in each other's way less
+    const std::size_t begin = name_hash(claims_.name()) % missing_.size();
+    std::rotate(missing_.begin(), missing_.begin() + static_cast<std::ptrdiff_t>(begin),
+                missing_.end());
+  }
 }
 
 /// Writes the files of runs that another call has done.
 void Sweep::take_known() {
   std::deque<std::size_t> left;
   for (const std::size_t run : std::exchange(missing_, {})) {
+    claims_.beat();
     const Clock::time_point start = Clock::now();
     const auto files = remembers(run) ? options_.answers->find(files_key(task(run))) : std::nullopt;
     std::optional<RunSeconds> seconds;
@@ -188,7 +227,7 @@ void Sweep::take_known() {
     }
     store_.publish(run);
     ++result_.done;
-    store_.append(run, Timing{seconds->planning, seconds->evaluation, seconds_since(start)});
+    note_time(run, Timing{seconds->planning, seconds->evaluation, seconds_since(start)});
     show("remembered " + task(run).in_words);
   }
   missing_ = std::move(left);
@@ -228,6 +267,9 @@ void Sweep::show(std::string message) {
     }
     const int runs = result_.missing - result_.done - result_.failed;
     progress.remaining_seconds = left / std::max(1, std::min(workers_, runs));
+  } else if (array_ && result_.elsewhere > 0) {
+    progress.remaining_seconds =
+        progress.elapsed_seconds / result_.elsewhere * static_cast<double>(taken_.size());
   }
   progress.message = std::move(message);
   call_.progress(progress);
@@ -236,6 +278,17 @@ void Sweep::show(std::string message) {
 void Sweep::start_next() {
   const std::size_t run = missing_.front();
   missing_.pop_front();
+  if (seconds_since(listed_) >= kLookSeconds) {
+    ended_ = store_.ended();
+    listed_ = Clock::now();
+  }
+  const auto has_ended = [&] { return store_.present(run) || store_.failed(run); };
+  if (ended_.contains(task(run).hash) && has_ended()) return finished_elsewhere(run);
+  if (!claims_.take(task(run).hash)) return taken_.push_back(run);
+  if (has_ended()) {  // a moment ago
+    claims_.give_back(task(run).hash);
+    return finished_elsewhere(run);
+  }
   running_.push_back({run, Clock::now(), SharedShare(), nullptr});
   Worker& worker = running_.back();
   worker.process =
@@ -277,7 +330,8 @@ void Sweep::fail(std::size_t run, const std::string& reason) {
   ++result_.failed;
   result_.problems.push_back(fmt::format("{}: {}; see {}", task(run).in_words, reason, log));
   store_.fail(run, fmt::format("{}; see failed/{}/log.txt", reason, task(run).hash));
-  store_.append(run, std::nullopt);
+  claims_.give_back(task(run).hash);
+  note_time(run, std::nullopt);
   show("failed " + task(run).in_words);
 }
 
@@ -298,8 +352,9 @@ void Sweep::finish(Worker& worker) {
   }
   if (!report.problem.empty()) return fail(run, report.problem);
   store_.publish(run);
+  claims_.give_back(task(run).hash);
   ++result_.done;
-  store_.append(run, Timing{report.seconds.planning, report.seconds.evaluation, total});
+  note_time(run, Timing{report.seconds.planning, report.seconds.evaluation, total});
   worker.done.set(0);
   show("finished " + task(run).in_words);
 }
@@ -312,19 +367,154 @@ void Sweep::stop_workers() {
   running_.clear();
 }
 
+void Sweep::note_time(std::size_t run, const std::optional<Timing>& timing) {
+  if (!options_.join) return store_.append(run, timing);
+  if (timing) store_.hand_over(run, *timing);
+}
+
+void Sweep::finished_elsewhere(std::size_t run) {
+  if (store_.present(run)) {
+    ++result_.done;
+    ++result_.elsewhere;
+    return show("finished elsewhere: " + task(run).in_words);
+  }
+  ++result_.failed;
+  result_.problems.push_back(fmt::format("{}: {}", task(run).in_words, store_.failure(run)));
+  show("failed elsewhere: " + task(run).in_words);
+}
+
+/// What became of the runs that other calls have taken. False: nothing to do here until those have
+/// done them, and they are at it.
+bool Sweep::look_elsewhere() {
+  last_look_ = Clock::now();
+  bool all_at_work = true;
+  const std::set<std::string> ended = store_.ended();
+  for (const std::size_t run : std::exchange(taken_, {})) {
+    if (ended.contains(task(run).hash) && (store_.present(run) || store_.failed(run))) {
+      finished_elsewhere(run);
+    } else if (array_) {
+      taken_.push_back(run);
+    } else {
+      all_at_work = all_at_work && claims_.is_at_work_on(task(run).hash);
+      missing_.push_back(run);  // start_next() sees whether it is free by now
+    }
+  }
+  return !all_at_work || missing_.empty();
+}
+
 void Sweep::work() {
-  while (!missing_.empty() || !running_.empty()) {
+  while (!missing_.empty() || !running_.empty() || !taken_.empty()) {
     if (call_.cancellation.requested()) {
       result_.interrupted = true;
       break;
     }
     if (disk_failed_) break;
+    claims_.beat();
     if (!missing_.empty() && std::ssize(running_) < workers_) {
       start_next();
-    } else {
-      wait_for_any();
+      continue;
     }
+    wait_for_any();
+    if (!missing_.empty() || taken_.empty() || seconds_since(last_look_) < kLookSeconds) continue;
+    const bool more = look_elsewhere();
+    if (options_.join && running_.empty() && !more) break;
   }
+}
+
+void Sweep::ask_slurm() {
+  if (seconds_since(last_asked_) < ask_after_) return;
+  ask_after_ = std::clamp(1.5 * ask_after_, kAskSeconds, kMostAskSeconds);
+  std::string problem;
+  std::optional<SlurmView> view = array_->look(problem);
+  last_asked_ = Clock::now();
+  if (!view) {
+    if (!std::exchange(deaf_, true)) {
+      call_.note("Slurm does not answer, results are waited for all the same: " + problem);
+    }
+    return;
+  }
+  deaf_ = false;
+  if (view->tasks.empty() && view_) {  // Slurm forgets ended jobs after minutes.
+    view_->running = view_->waiting = 0;
+  } else {
+    view_ = std::move(*view);
+  }
+  std::string text = fmt::format("Slurm's job {}: {} running", array_->id(), view_->running);
+  if (view_->waiting > 0) text += fmt::format(", {} waiting", view_->waiting);
+  if (!view_->reason.empty()) text += fmt::format(" ({})", view_->reason);
+  show(text);
+}
+
+/// Cancels what is left of the array and waits for its end.
+void Sweep::end_array() {
+  array_->cancel(!result_.interrupted);
+  const Clock::time_point start = Clock::now();
+  while (seconds_since(start) < kEndSeconds) {
+    std::string ignored;
+    const auto view = array_->look(ignored);
+    if (view && view->ended()) {
+      claims_.dissolve(array_->group());
+      if (result_.problems.empty() && !result_.interrupted) array_->forget();
+      break;
+    }
+    usleep(1000 * kTickMilliseconds);
+  }
+  array_.reset();
+}
+
+/// What the array came to, if it has ended and left runs undone: in words.
+std::vector<std::string> Sweep::left_by_array() {
+  const Clock::time_point ended = Clock::now();
+  const double patience = is_on_network(store_.folder()) ? kStaleSeconds : 0;
+  do {
+    look_elsewhere();  // what came in between
+    if (taken_.empty() || call_.cancellation.requested()) return {};
+    if (patience > 0) usleep(1000 * 1000);
+  } while (seconds_since(ended) < patience);
+  std::vector<std::string> problems = array_->failures(*view_);
+  problems.push_back(
+      fmt::format("Slurm's job {} has ended with {} of {} runs undone; the same command goes on "
+                  "from there",
+                  array_->id(), taken_.size(), result_.total));
+  return problems;
+}
+
+void Sweep::work_on_slurm() {
+  const std::string folder = fs::absolute(store_.folder() + "/slurm").lexically_normal();
+  std::swap(taken_, missing_);
+  array_ = SlurmArray::noted(folder);
+  bool submitted = false;
+  while (!taken_.empty()) {
+    if (call_.cancellation.requested()) {
+      result_.interrupted = true;
+      break;
+    }
+    claims_.beat();
+    if (!array_) {
+      const int tasks =
+          std::min(options_.slurm->settings.nodes.value_or(1), static_cast<int>(taken_.size()));
+      array_ = SlurmArray::submit(folder, *options_.slurm, tasks);
+      submitted = true;
+      view_.reset();
+      ask_after_ = 0;
+    }
+    ask_slurm();
+    if (seconds_since(last_look_) >= kLookSeconds) look_elsewhere();
+    if (view_ && view_->ended() && !deaf_) {
+      std::vector<std::string> problems = left_by_array();
+      if (problems.empty()) continue;  // all done, or canceled
+      claims_.dissolve(array_->group());
+      if (submitted) {
+        result_.problems.insert(result_.problems.end(), problems.begin(), problems.end());
+        break;
+      }
+      array_.reset();  // of an earlier call: this one gets an array of its own
+      continue;
+    }
+    show("");
+    usleep(1000 * kTickMilliseconds);
+  }
+  if (array_) end_array();
 }
 
 void Sweep::add_seconds() {
@@ -341,8 +531,7 @@ void Sweep::add_seconds() {
 
 /// Final order of runs.csv and timings.csv, index, table, figure.
 void Sweep::close() {
-  std::error_code ignored;
-  fs::remove(store_.folder() + "/.work", ignored);  // only if it is empty
+  if (options_.join) return;
   store_.rewrite_runs();
   store_.rewrite_timings();
   store_.rewrite_index();
@@ -378,17 +567,22 @@ SweepOutcome Sweep::run() {
     }
   };
   try {
-    store_.prepare({missing_.begin(), missing_.end()});
-    store_.rewrite_runs();
+    store_.open();
+    claims_.enter();
+    if (!options_.join) {
+      store_.tidy({missing_.begin(), missing_.end()});
+      store_.rewrite_runs();
+    }
   } catch (const std::exception& error) {
     result_.problems.emplace_back(error.what());
     return std::move(result_);
   }
   guarded(&Sweep::take_known);
-  guarded(&Sweep::work);
+  guarded(options_.slurm ? &Sweep::work_on_slurm : &Sweep::work);
   stop_workers();
   guarded(&Sweep::close);
   guarded(&Sweep::add_seconds);
+  claims_.leave();
   return std::move(result_);
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/study/cache_setting.h"
 #include "experiments/study/call.h"
+#include "experiments/study/slurm.h"
 
 namespace orrery::experiments {
 
@@ -21,6 +23,11 @@ struct RunnerOptions {
   int limit = 0;         ///< Most runs that this call does; 0: all that are missing.
   bool figure = true;
   bool timelines = false;  ///< Write a Perfetto file for each run.
+  /// Only do runs that no other call on the folder has taken, until there is none; another call
+  /// writes the tables.
+  bool join = false;
+  /// Do no run here: leave them to a job array whose tasks join.
+  std::optional<SlurmJob> slurm;
   /// Where runs look answers up and keep them, and that opened; results do not depend on it.
   CacheSetting cache{"off"};
   std::shared_ptr<const models::AnswerStore> answers;
@@ -29,7 +36,10 @@ struct RunnerOptions {
 struct SweepOutcome {
   int total = 0;    ///< Runs of this shard.
   int present = 0;  ///< There already, or equal to one before it: one result serves both.
-  int done = 0;     ///< Finished by this call with a result, infeasible ones included.
+  /// Finished since this call began with a result, infeasible ones included; those by other calls
+  /// on the folder count.
+  int done = 0;
+  int elsewhere = 0;  ///< Of these, by other calls.
   int failed = 0;
   bool interrupted = false;
   std::string results_folder;
@@ -48,9 +58,11 @@ struct SweepOutcome {
 
 /// Runs what is missing below `results_root`/`name`. Every run's folder appears whole or not at all
 /// (atomic rename); runs.csv and timings.csv grow as runs finish and end in the order of the list,
-/// runs of other shards included. A worker that dies leaves a failed row and failed/<hash>/log.txt;
-/// failed runs are tried again by the next call. A full disk ends the sweep and keeps what is done.
-/// Canceled, it keeps what is done. No FlowEngine may exist in this process.
+/// runs of other shards included. Calls on one folder at the same time share its runs (claims.h): a
+/// call waits for runs that another one does, and takes them over if that one ends. A worker that
+/// dies leaves a failed row and failed/<hash>/log.txt; failed runs are tried again by the next
+/// call. A full disk ends the sweep and keeps what is done. Canceled, it keeps what is done. No
+/// FlowEngine may exist in this process.
 SweepOutcome sweep_runs(const TaskList& list, const std::string& name, const RunnerOptions& options,
                         const Call& call);
 

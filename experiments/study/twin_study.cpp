@@ -51,7 +51,12 @@ TaskList twin_tasks(const Study&, std::vector<Point> points, const models::Libra
   list.columns = {"run"};
   for (auto& [point, run] : read_settings<TwinRunSettings>(std::move(points), diagnostics,
                                                            [](const auto&, const auto&) {})) {
-    Task task{point, Identity{config::to_value(run), {}}.hash(), point.on("run"), "", {}, nullptr};
+    Task task{point,
+              Identity{.settings = config::to_value(run), .hashes = {}, .uses_all = true}.hash(),
+              point.on("run"),
+              "",
+              {},
+              nullptr};
     task.fill = [](const std::string&, const std::function<void(double)>&) -> RunSeconds {
       throw std::runtime_error("`orrery twin` runs the study of a twin");
     };

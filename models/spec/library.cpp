@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "models/base/subprocess.h"
 #include "models/config/document.h"
 #include "models/spec/cluster_file.h"
 
@@ -37,6 +38,10 @@ void name_entries(std::map<std::string, T>& entries) {
 std::string default_library_root() {
   const char* given = std::getenv("ORRERY_LIBRARY");
   if (given != nullptr && *given != '\0') return given;
+  const fs::path program = own_executable();
+  const fs::path installed = program.parent_path().parent_path() / "share/orrery/library";
+  std::error_code error;
+  if (fs::exists(installed / "gpus.yaml", error)) return installed;
   return ORRERY_SOURCE_DIR "/models/library";
 }
 

@@ -27,7 +27,7 @@ struct Library {
   std::map<std::string, std::string> clusters;  ///< Name to path.
 };
 
-/// $ORRERY_LIBRARY, else models/library of the source tree that this binary was built from.
+/// $ORRERY_LIBRARY, else the one installed with this program, else that of its source tree.
 std::string default_library_root();
 Library load_library(const std::string& root, config::Diagnostics& diagnostics);
 

@@ -1,9 +1,11 @@
 #include "planners/recovery/catalog.h"
 
 #include <array>
+#include <vector>
 
 #include "models/config/diagnostics.h"
 #include "planners/catalog.h"
+#include "planners/modules/add_to_catalog.h"
 
 namespace orrery::planners {
 
@@ -32,14 +34,21 @@ constexpr std::array kCatalog = {
     &kVarunaRecovery,
 };
 
+std::vector<const RecoveryEntry*>& all_entries() {
+  static auto* const all = new std::vector<const RecoveryEntry*>(kCatalog.begin(), kCatalog.end());
+  return *all;
+}
+
 PolicySource policy_source = nullptr;
 
 }  // namespace
 
-std::span<const RecoveryEntry* const> recovery_catalog() { return kCatalog; }
+std::span<const RecoveryEntry* const> recovery_catalog() { return all_entries(); }
+
+void add_to_catalog(const RecoveryEntry& entry) { all_entries().push_back(&entry); }
 
 const RecoveryEntry* find_policy(const std::string& name) {
-  for (const RecoveryEntry* entry : kCatalog) {
+  for (const RecoveryEntry* entry : recovery_catalog()) {
     if (name == entry->name) return entry;
   }
   return names_python(name) && policy_source != nullptr ? policy_source(name) : nullptr;
@@ -54,7 +63,7 @@ std::string unknown_policy_hint(const std::string& name) {
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
-  for (const RecoveryEntry* entry : kCatalog) names.emplace_back(entry->name);
+  for (const RecoveryEntry* entry : recovery_catalog()) names.emplace_back(entry->name);
   return names;
 }
 

@@ -1,4 +1,4 @@
-/// All recovery policies, by name. Explicit and constant, as the catalog of planners.
+/// All recovery policies, by name, as the catalog of planners: built in, then those of modules.
 #pragma once
 #include <span>
 #include <string>

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <map>
 #include <memory>
 
+#include "experiments/study/claims.h"
 #include "experiments/study/run_study.h"
 #include "sim/flow/fork.h"
 #include "tests/experiments/support.h"
@@ -191,9 +193,11 @@ TEST(Sweep, AKilledParentLeavesNothingHalfDone) {
 TEST(Sweep, LeavesWhatAnotherCallIsAboutToWrite) {
   const Experiment experiment;
   const std::string work = experiment.results() + "/.work/0123456789abcdef.";
-  // Of a process that lives, before it has locked its log; of one that is gone.
-  const std::string living = work + std::to_string(getppid());
-  const std::string gone = work + "99999999";
+  // Of a call that lives, before its worker has locked its log; of one that is gone.
+  Claims other(experiment.results() + "/.work");
+  other.enter();
+  const std::string living = work + other.name();
+  const std::string gone = work + "node-4711-1-1";
   for (const std::string& folder : {living, gone}) {
     make_folders(folder);
     write_text_file(folder + "/log.txt", "");
@@ -206,6 +210,42 @@ TEST(Sweep, LeavesWhatAnotherCallIsAboutToWrite) {
   EXPECT_FALSE(support::fs::exists(half));
   EXPECT_TRUE(support::fs::exists(living + "/log.txt"));
   EXPECT_FALSE(support::fs::exists(gone));
+}
+
+TEST(Sweep, CallsAtTheSameTimeShareTheRuns) {
+  const Experiment whole;
+  whole.sweep(whole.options(1));
+  const Experiment shared;
+  RunnerOptions join = shared.options(1);
+  join.join = true;
+  const pid_t helper = fork();
+  if (helper == 0) {
+    const StudyResult result = shared.sweep(join);
+    _exit(result.problems.empty() ? result.done - result.elsewhere : 100);
+  }
+  const StudyResult result = shared.sweep(shared.options(1));
+  int status = 0;
+  waitpid(helper, &status, 0);
+  EXPECT_EQ(result.done, 8);
+  EXPECT_EQ(result.done - result.elsewhere + WEXITSTATUS(status), 8);
+  EXPECT_EQ(support::contents(shared.results()), support::contents(whole.results()));
+}
+
+TEST(Sweep, AHelperFindsNothingToDoBesideACallThatDoesTheLastRun) {
+  const Experiment experiment;
+  RunnerOptions join = experiment.options(1);
+  join.join = true;
+  const std::string work = experiment.results() + "/.work";
+  Claims other(work);
+  other.enter();
+  for (const auto& run : experiment.sweep(experiment.dry_run()).runs) {
+    EXPECT_TRUE(other.take(run.hash));
+  }
+  const StudyResult result = experiment.sweep(join);
+  EXPECT_EQ(result.done, 0);
+  EXPECT_EQ(result.missing, 8);
+  EXPECT_TRUE(result.problems.empty());
+  EXPECT_FALSE(support::fs::exists(experiment.results() + "/runs.csv"));
 }
 
 TEST(Sweep, AnAbortedWorkerIsAFailedRowAndTheOthersGoOn) {

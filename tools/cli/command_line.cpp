@@ -125,7 +125,8 @@ CommandLine::CommandLine(std::span<const Command* const> commands,
   app_.require_subcommand(1);
   app_.footer(
       "orrery COMMAND --help shows its flags and an example.\n"
-      "source <(orrery completion bash) completes commands, flags and names.\n\n" +
+      "source <(orrery completion bash) completes commands, flags and names.\n"
+      "--module PATH, with any command, loads planners and recovery policies of your own.\n\n" +
       example("list planners"));
   const auto add = [](CLI::App& above, const char* name, const char* summary) {
     return above.add_subcommand(name, summary)->group("Commands");

@@ -4,18 +4,22 @@
 #include <signal.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "executor/bench/bench_rank.h"
 #include "executor/launcher/rank.h"
 #include "executor/netlab/lab.h"
 #include "experiments/study/version.h"
 #include "models/config/diagnostics.h"
+#include "planners/modules/modules.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
@@ -30,6 +34,35 @@ constexpr int kBadInput = 2;
 /// fmt::print would throw where standard error is closed.
 void complain(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
 
+/// Loads the modules that `--module PATH`, wherever it stands, and the environment name, and
+/// returns the other words. What this program starts (runs of a folder, tasks of Slurm) hears of
+/// them by the environment.
+std::vector<const char*> without_modules(int argc, char** argv) {
+  constexpr const char* kFlag = "--module";
+  config::Diagnostics problems;
+  planners::load_modules_of_environment(problems);
+  std::vector<const char*> words;
+  for (int i = 0; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.starts_with("--module=")) {
+      planners::load_module(word.substr(word.find('=') + 1), at_flag(kFlag), problems);
+    } else if (word != kFlag) {
+      words.push_back(argv[i]);
+    } else if (++i < argc) {
+      planners::load_module(argv[i], at_flag(kFlag), problems);
+    } else {
+      problems.add(at_flag(kFlag), "needs the path of a shared library");
+    }
+  }
+  problems.raise();
+  std::string paths;
+  for (const planners::LoadedModule& module : planners::loaded_modules()) {
+    paths += (paths.empty() ? "" : ":") + module.path;
+  }
+  if (!paths.empty()) setenv("ORRERY_MODULES", paths.c_str(), 1);
+  return words;
+}
+
 int run(int argc, char** argv) {
   // What `orrery execute` and `orrery calibrate` start for each device, and `orrery netlab` for a
   // lab; not for users.
@@ -42,8 +75,10 @@ int run(int argc, char** argv) {
   if (argc == 3 && std::string(argv[1]) == executor::kNetlabSwitchCommand) {
     return executor::serve_netlab_switch(argv[2]);
   }
+  const std::vector<const char*> words = without_modules(argc, argv);
   const auto parsed =
-      parse_command_line(commands(), command_groups(), experiments::program_version(), argc, argv);
+      parse_command_line(commands(), command_groups(), experiments::program_version(),
+                         static_cast<int>(words.size()), words.data());
   if (const Reply* reply = std::get_if<Reply>(&parsed)) {
     std::fputs(reply->text.c_str(), reply->status == 0 ? stdout : stderr);
     return reply->status;

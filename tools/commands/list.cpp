@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/base/text.h"
+#include "planners/modules/modules.h"
 #include "tools/cli/command.h"
 #include "tools/cli/described_table.h"
 #include "tools/cli/output.h"
@@ -143,6 +144,9 @@ std::string catalog_text(const std::vector<Entry>& entries) {
   for (const Entry& entry : entries) {
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n", bold(entry->name));
     for (const auto& [key, fact] : facts(entry)) text += fact_text(key, fact);
+    if (const auto* module = planners::module_with(entry->name)) {
+      text += fact_text("module", module->path);
+    }
   }
   return text;
 }

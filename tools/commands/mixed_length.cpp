@@ -209,7 +209,7 @@ StudyReport mixed_length(const MixedLengthSettings& args, const experiments::Cal
     study.set("steps", config::Value::scalar(std::to_string(steps), at_flag("--steps")));
   }
   if (args.plan) return plan_of_step(study, args, call, std::move(diagnostics));
-  return run_and_report(study, args.sweep, false, call, std::move(diagnostics));
+  return run_and_report(study, args.sweep, {}, call, std::move(diagnostics));
 }
 
 }  // namespace

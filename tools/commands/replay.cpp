@@ -13,7 +13,7 @@ namespace {
 StudyReport replay(const ReplaySettings& args, const experiments::Call& call,
                    config::Diagnostics problems) {
   const experiments::Study study = study_of(args, problems);
-  return run_and_report(study, args.sweep, false, call, std::move(problems));
+  return run_and_report(study, args.sweep, {}, call, std::move(problems));
 }
 
 }  // namespace

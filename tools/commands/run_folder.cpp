@@ -26,29 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> command_for(const RunSettings& args, const std::string& file) {
-  std::vector<std::string> words = {own_executable(), "run", file, "--results", args.sweep.results};
-  const bool divides = experiments::command_of_file(file) != "twin";
-  if (divides && args.sweep.workers) {
-    words.insert(words.end(), {"--workers", std::to_string(*args.sweep.workers)});
-  }
-  if (divides && args.sweep.shard) {
-    const Shard& shard = *args.sweep.shard;
-    words.insert(words.end(), {"--shard", fmt::format("{}/{}", shard.index, shard.count)});
-  }
-  if (divides && args.sweep.limit) {
-    words.insert(words.end(), {"--limit", std::to_string(*args.sweep.limit)});
-  }
-  if (args.sweep.no_figure) words.emplace_back("--no-figure");
-  if (args.sweep.dry_run) words.emplace_back("--dry-run");
-  if (args.timelines && experiments::command_of_file(file) == "plan")
-    words.emplace_back("--timelines");
-  if (!args.sweep.cache.folder.empty())
-    words.insert(words.end(), {"--cache", args.sweep.cache.folder});
-  if (args.sweep.quiet) words.emplace_back("--quiet");
-  return words;
-}
-
 /// How a command ended, and what it printed.
 struct Ran {
   int status = 0;
@@ -132,6 +109,37 @@ std::string result_text(int status) {
 
 }  // namespace
 
+std::vector<std::string> run_command(const RunSettings& args, const std::string& file) {
+  const SweepSettings& sweep = args.sweep;
+  std::vector<std::string> words = {own_executable(), "run", file, "--results", sweep.results};
+  const auto add = [&words](const char* flag, const std::optional<std::string>& value) {
+    if (value) words.insert(words.end(), {flag, *value});
+  };
+  const auto as_text = [](const std::optional<int>& number) {
+    return number ? std::optional(std::to_string(*number)) : std::nullopt;
+  };
+  const std::string command = experiments::command_of_file(file);
+  if (command != "twin") {  // whose runs are not divided
+    add("--workers", as_text(sweep.workers));
+    if (sweep.shard) add("--shard", fmt::format("{}/{}", sweep.shard->index, sweep.shard->count));
+    add("--limit", as_text(sweep.limit));
+    if (args.join) words.emplace_back("--join");
+    if (args.slurm.slurm) {
+      words.emplace_back("--slurm");
+      add("--nodes", as_text(args.slurm.nodes));
+      add("--time", args.slurm.time);
+      add("--partition", args.slurm.partition);
+      for (const std::string& option : args.slurm.sbatch) words.push_back("--sbatch=" + option);
+    }
+  }
+  if (sweep.no_figure) words.emplace_back("--no-figure");
+  if (sweep.dry_run) words.emplace_back("--dry-run");
+  if (args.timelines && command == "plan") words.emplace_back("--timelines");
+  if (!sweep.cache.folder.empty()) words.insert(words.end(), {"--cache", sweep.cache.folder});
+  if (sweep.quiet) words.emplace_back("--quiet");
+  return words;
+}
+
 StudyReport run_folder(const RunSettings& args, const std::vector<std::string>& files,
                        const experiments::Call& call) {
   check_distinct_names(files);
@@ -144,7 +152,7 @@ StudyReport run_folder(const RunSettings& args, const std::vector<std::string>& 
     const std::string head = fmt::format("[{}/{}] {}", i + 1, files.size(), files[i]);
     if (!args.sweep.quiet) call.note(head);
     const auto start = std::chrono::steady_clock::now();
-    const Ran ran = run_apart(command_for(args, files[i]));
+    const Ran ran = run_apart(run_command(args, files[i]));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     text += bold(head) + "\n" + ran.text + "\n";
     table.row({shown(files[i], files), result_text(ran.status), duration(seconds.count())});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "experiments/study/call.h"
+#include "experiments/study/slurm.h"
 #include "models/config/visitor.h"
 #include "tools/commands/study_report.h"
 #include "tools/commands/sweep_settings.h"
@@ -15,6 +16,8 @@ struct RunSettings {
   std::string manifest;
   SweepSettings sweep;
   bool timelines = false;
+  bool join = false;
+  experiments::SlurmSettings slurm;
 };
 
 void describe(config::Visitor& v, RunSettings& settings);
@@ -29,6 +32,9 @@ struct MixedLengthSettings {
 };
 
 void describe(config::Visitor& v, MixedLengthSettings& settings);
+
+/// This program with the settings for one study.
+std::vector<std::string> run_command(const RunSettings& args, const std::string& file);
 
 /// Runs the files one after the other, each in a process of its own, and says how each went. Goes
 /// on after one that failed; the status is that of the worst.

@@ -237,6 +237,9 @@ std::string done_text(const StudyResult& result) {
   if (result.total == 0) return "no run belongs to this shard\n";
   if (result.missing == 0) return fmt::format("all runs present ({})\n", result.total);
   std::string text = fmt::format("{} done", counted(result.done, "run"));
+  if (result.elsewhere > 0 && result.elsewhere < result.done) {
+    text += fmt::format(" ({} of them by other calls)", result.elsewhere);
+  }
   if (result.present > 0) text += fmt::format(", {} were present", result.present);
   if (result.failed > 0) text += fmt::format(", {} failed", result.failed);
   const int left = result.missing - result.done - result.failed;
@@ -339,10 +342,12 @@ void describe(config::Visitor& v, StudyReport& report) {
 
 int exit_status(const StudyReport& report) { return report.status; }
 
-StudyReport run_and_report(const Study& study, const SweepSettings& sweep, bool timelines,
+StudyReport run_and_report(const Study& study, const SweepSettings& sweep, const RunExtras& extras,
                            const experiments::Call& call, config::Diagnostics problems) {
   experiments::RunnerOptions options = sweep.options();
-  options.timelines = timelines;
+  options.timelines = extras.timelines;
+  options.join = extras.join;
+  options.slurm = extras.slurm;
   const models::Library library = experiments::open_library(problems);
   if (!problems.empty()) experiments::check_study(study, library, problems);
   problems.raise();
@@ -358,6 +363,9 @@ StudyReport run_and_report(const Study& study, const SweepSettings& sweep, bool 
   }();
   for (const std::string& problem : result.problems) call.note(problem);
   StudyReport report = report_for(study.command.value)(study, result, sweep.dry_run);
+  if (extras.join && !sweep.dry_run) {  // The tables are another call's.
+    report.print = [text = done_text(result)] { print(text); };
+  }
   if (!result.problems.empty()) report.status = 1;
   if (result.interrupted) {
     call.note(fmt::format("interrupted; {} kept in {}, the same command goes on from there",

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,11 +45,18 @@ StudyReport report_mixed_lengths(const experiments::Study& study,
 StudyReport report_replays(const experiments::Study& study, const experiments::StudyResult& result,
                            bool dry_run);
 
+/// What only `orrery run` says of a sweep (RunnerOptions).
+struct RunExtras {
+  bool timelines = false;
+  bool join = false;
+  std::optional<experiments::SlurmJob> slurm = std::nullopt;
+};
+
 /// Runs a study and reports on it. `problems`: those found so far; they are raised together with
 /// what else is wrong. Problems of runs are notes of the call. SIGINT and SIGTERM are requests to
 /// cancel meanwhile.
 StudyReport run_and_report(const experiments::Study& study, const SweepSettings& sweep,
-                           bool timelines, const experiments::Call& call,
+                           const RunExtras& extras, const experiments::Call& call,
                            config::Diagnostics problems);
 
 template <class Settings>

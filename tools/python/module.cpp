@@ -1,6 +1,7 @@
 // The module orrery._orrery: what the files bind_*.cpp add, and how errors cross.
 #include "experiments/study/version.h"
 #include "models/config/diagnostics.h"
+#include "planners/modules/modules.h"
 #include "tools/python/bindings.h"
 #include "tools/python/catalogs.h"
 
@@ -31,6 +32,9 @@ PYBIND11_MODULE(_orrery, module) {
       set_config_error(error);
     }
   });
+  orrery::config::Diagnostics problems;
+  orrery::planners::load_modules_of_environment(problems);
+  problems.raise();
   module.attr("version") = orrery::experiments::program_version();
   orrery::python::bind_values(module);
   orrery::python::bind_calibration(module);

@@ -74,8 +74,11 @@ def policies() -> List[Dict[str, Any]]: ...
 def run(*, manifest: str | PathLike[str] | Record, results: str | PathLike[str] | Record = ...,
         workers: int | None = ..., shard: str | Mapping[str, Any] | None = ...,
         limit: int | None = ..., dry_run: bool = ..., no_figure: bool = ..., quiet: bool = ...,
-        cache: str | PathLike[str] | Record = ..., timelines: bool = ...,
-        progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.RunResult:
+        cache: str | PathLike[str] | Record = ..., timelines: bool = ..., join: bool = ...,
+        slurm: bool = ..., nodes: int | None = ..., time: str | PathLike[str] | Record | None = ...,
+        partition: str | PathLike[str] | Record | None = ...,
+        sbatch: Sequence[str | PathLike[str] | Record] | str = ..., progress: Callable[[dict[str,
+        Any]], Any] | None = ...) -> results.RunResult:
     """Run an experiment: all runs of a manifest, and the figure that they end in."""
     ...
 

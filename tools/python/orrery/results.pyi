@@ -442,6 +442,7 @@ class Planner(Result):
     source: str
     searches: str
     ignores: str
+    module: str | None
     options: list[Option]
 
 class Problem(Result):
