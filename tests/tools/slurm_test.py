@@ -62,9 +62,11 @@ class Slurm(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         self.folder = pathlib.Path(holder.name)
-        (self.folder / "pair.yaml").write_text(PAIR)
-        (self.folder / "plans.yaml").write_text(PLANS)
-        (self.folder / "steps.yaml").write_text(STEPS + "".join(
+        study = self.folder / "study"  # whose files all decide the results of programs
+        study.mkdir()
+        (study / "pair.yaml").write_text(PAIR)
+        (study / "plans.yaml").write_text(PLANS)
+        (study / "steps.yaml").write_text(STEPS + "".join(
             f"    - {{name: s{i}, program: [bin/step, '{i}'], output: out.csv}}\n"
             for i in range(8)))
         # A build folder with a program of known pace, which says who ran it.
@@ -87,7 +89,7 @@ class Slurm(unittest.TestCase):
 
     def start(self, study, results, *flags):
         return subprocess.Popen(
-            [ORRERY, "run", self.folder / study, "--results", self.folder / results, "--workers",
+            [ORRERY, "run", self.folder / "study" / study, "--results", self.folder / results, "--workers",
              "1", *flags], env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
@@ -207,7 +209,7 @@ class Slurm(unittest.TestCase):
         self.assertEqual(status, 1, out)
         self.assertIn("invalid partition", out)
         status, out = self.run_study("steps.yaml", "r", "--slurm",
-                                     "--sbatch=--export=PATH,ORRERY_LIBRARY=/nowhere")
+                                     "--sbatch=--export=ALL,ORRERY_LIBRARY=/nowhere")
         self.assertEqual(status, 1, out)
         self.assertRegex(out, r"task 1 of Slurm's job \d+ .*ended with status 2: .*nowhere")
         status, out = self.run_study("steps.yaml", "r", "--slurm", "--time", "soon")
