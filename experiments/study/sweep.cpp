@@ -532,6 +532,7 @@ void Sweep::add_seconds() {
 /// Final order of runs.csv and timings.csv, index, table, figure.
 void Sweep::close() {
   if (options_.join) return;
+  store_.tidy({});  // after calls that ended while this one worked
   store_.rewrite_runs();
   store_.rewrite_timings();
   store_.rewrite_index();
