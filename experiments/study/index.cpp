@@ -37,7 +37,8 @@ void insert(SqliteConnection& database, const std::string& sql,
 
 void write_index(const std::string& path, const std::vector<std::string>& columns,
                  const std::vector<std::vector<std::string>>& rows) {
-  const std::string neighbor = path + ".tmp-" + std::to_string(getpid());
+  // What is left of it after a crash goes as other temporary files do (Store::tidy).
+  const std::string neighbor = path + ".tmp." + std::to_string(getpid()) + ".0";
   std::remove(neighbor.c_str());
   try {
     SqliteConnection database(neighbor, "unix-none");  // nobody else knows it: no locks
