@@ -148,7 +148,7 @@ void describe(config::Visitor& v, SlurmSettings& settings) {
   v.optional("nodes", settings.nodes,
              "array tasks, each on one node: for itself, or --workers cores of it; default: 1");
   v.optional("time", settings.time, "limit of a task as sbatch takes it: minutes, H:MM:SS, D-HH");
-  v.optional("partition", settings.partition, "of Slurm", {.letter = 'p'});
+  v.optional("partition", settings.partition, "of Slurm");
   v.optional("sbatch", settings.sbatch,
              "another option of sbatch: --sbatch=--account=physics; repeatable");
   if (!v.reading()) return;
