@@ -326,6 +326,13 @@ void Sweep::wait_for_any() {
 }
 
 void Sweep::fail(std::size_t run, const std::string& reason) {
+  // A signal for all processes (Ctrl-C, the end of a task of Slurm) ends what a run has started
+  // before this process hears of it: then the run has not failed, it was stopped.
+  usleep(1000 * kTickMilliseconds);
+  if (call_.cancellation.requested()) {
+    store_.discard(run);
+    return claims_.give_back(task(run).hash);
+  }
   const std::string log = fs::path(store_.failed_folder(run)) / "log.txt";
   ++result_.failed;
   result_.problems.push_back(fmt::format("{}: {}; see {}", task(run).in_words, reason, log));

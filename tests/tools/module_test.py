@@ -36,6 +36,47 @@ nodes:
 """
 
 
+# A program of one's own with the simulator, and a planner that keeps no promise.
+OWN = """\
+cmake_minimum_required(VERSION 3.25)
+project(own LANGUAGES CXX)
+find_package(orrery 0.1.0 EXACT REQUIRED)
+add_executable(own own.cpp)
+target_link_libraries(own PRIVATE orrery::sim_replay)
+orrery_module(careless SOURCES careless.cpp)
+"""
+PROGRAM = """\
+#include <cstdio>
+#include "models/spec/library.h"
+#include "sim/flow/engine.h"
+int main() {
+  orrery::config::Diagnostics problems;
+  const auto library =
+      orrery::models::load_library(orrery::models::default_library_root(), problems);
+  std::printf("%s %d", orrery::sim::simgrid_version().c_str(), !library.gpus.empty());
+}
+"""
+CARELESS = """\
+#include "planners/kit/settings.h"
+#include "planners/modules/module.h"
+namespace {
+using namespace orrery;
+struct Nothing {};
+[[maybe_unused]] void describe(config::Visitor&, Nothing&) {}
+struct Careless final : planners::Planner {
+  using Settings = Nothing;
+  explicit Careless(const Nothing&) {}
+  planners::PlannerResult plan(const planners::PlannerInput&) const override {
+    return {ir::Plan(), {}};
+  }
+};
+constexpr planners::PlannerEntry kCareless =
+    planners::planner_entry<Careless>("careless", "none", "nothing", "everything");
+}  // namespace
+ORRERY_MODULE((orrery::planners::Module{{&kCareless}, {}}));
+"""
+
+
 class Modules(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -131,6 +172,24 @@ class Modules(unittest.TestCase):
         self.assertEqual(len(before), 1)
         self.assertEqual(len(after), 3)
         self.assertLess(set(before), set(after))
+
+    def test_a_program_of_ones_own_and_a_careless_planner(self):
+        own = self.folder / "own"
+        own.mkdir()
+        for name, text in (("CMakeLists.txt", OWN), ("own.cpp", PROGRAM),
+                           ("careless.cpp", CARELESS)):
+            (own / name).write_text(text)
+        self.carry_out(CMAKE, "-S", own, "-B", own / "build", "-G", "Ninja",
+                       f"-DCMAKE_PREFIX_PATH={self.stage}", f"-DCMAKE_CXX_COMPILER={CXX}")
+        self.carry_out(CMAKE, "--build", own / "build")
+        done = subprocess.run([own / "build/own"], capture_output=True, text=True)
+        self.assertRegex(done.stdout, r"^\d+\.\d+(\.\d+)? 1$")
+        status, out, err = self.orrery(
+            "plan", "--cluster", "pair.yaml", "--model", "gpt3_125m", "--sequence-length", "512",
+            "--planner", "careless",
+            modules=own / "build/careless.so")
+        self.assertEqual(status, 2, out + err)
+        self.assertRegex(err, r"careless\.so: planner 'careless' made a plan with a defect: ")
 
     def test_a_module_of_another_build_is_refused(self):
         source = self.folder / "old.c"

@@ -49,6 +49,13 @@ command: program
 axes:
   step:
 """
+# Says who runs it, and takes its time.
+STEP = """\
+import os, sys, time
+with open("{folder}/ran", "a") as ran:
+    ran.write(sys.argv[1] + " " + os.environ.get("SLURM_ARRAY_TASK_ID", "none") + "\\n")
+time.sleep(float(open("{folder}/pace").read()))
+print("step," + sys.argv[1])"""
 
 
 def contents(folder):
@@ -73,15 +80,14 @@ class Slurm(unittest.TestCase):
         for name in ("tools", "bin"):
             (self.folder / name).mkdir()
         self.script("tools/orrery", f'exec {ORRERY} "$@"')
-        self.script("bin/step", f'echo "$1 ${{SLURM_ARRAY_TASK_ID:-none}}" >> {self.folder}/ran\n'
-                                f'sleep $(cat {self.folder}/pace)\necho "step,$1"')
+        self.script("bin/step", STEP.format(folder=self.folder), "/usr/bin/python3")
         self.pace(0.3)
         self.environment = dict(CLUSTER.environment, XDG_CACHE_HOME=str(self.folder / "cache"),
                                 ORRERY_PROGRAM=str(self.folder / "tools/orrery"))
 
-    def script(self, name, text):
+    def script(self, name, text, program="/bin/sh"):
         path = self.folder / name
-        path.write_text("#!/bin/sh\n" + text + "\n")
+        path.write_text(f"#!{program}\n{text}\n")
         path.chmod(0o755)
 
     def pace(self, seconds):
