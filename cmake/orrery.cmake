@@ -69,6 +69,27 @@ function(orrery_link target scope)
   endforeach()
 endfunction()
 
+# orrery_protobuf(generated models/ir wire program) sets `generated` to the C++ of these .proto files
+# of a folder, which its .cpp files include. Each may import the first.
+function(orrery_protobuf out folder)
+  set(all)
+  list(GET ARGN 0 first)
+  foreach(proto ${ARGN})
+    set(file ${CMAKE_BINARY_DIR}/generated/${folder}/${proto}.pb)
+    add_custom_command(
+      OUTPUT ${file}.cc ${file}.h
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/generated
+      COMMAND protobuf::protoc --proto_path=${CMAKE_SOURCE_DIR}
+              --cpp_out=${CMAKE_BINARY_DIR}/generated ${folder}/${proto}.proto
+      DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/${proto}.proto
+              ${CMAKE_SOURCE_DIR}/${folder}/${first}.proto
+      VERBATIM)
+    set_source_files_properties(${file}.cc PROPERTIES COMPILE_OPTIONS -w)
+    list(APPEND all ${file}.cc)
+  endforeach()
+  set(${out} ${all} PARENT_SCOPE)
+endfunction()
+
 # orrery_library(models_cost SOURCES a.cpp b.cpp PUBLIC models_base PRIVATE Boost::headers)
 # declares the target orrery_<name>.
 function(orrery_library name)

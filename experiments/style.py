@@ -22,11 +22,19 @@ HATCHES = ["", "////", "....", "xxxx", "\\\\\\\\", "++++", "oooo", "----"]
 BREAKDOWN = [
     ("compute_s", "Compute", "#0072B2", ""),
     ("tensor_parallel_s", "Tensor parallel", "#56B4E9", "////"),
+    ("zero_s", "Gathers (ZeRO-3)", "#009E73", "++++"),
     ("pipeline_s", "Pipeline transfer", "#E69F00", "...."),
     ("data_parallel_s", "Data parallel", "#D55E00", "xxxx"),
     ("optimizer_s", "Optimizer", "#000000", ""),
     ("bubble_s", "Idle (bubble)", "#FFFFFF", "\\\\\\\\"),
 ]
+
+
+def parts_of(rows):
+    """The parts of BREAKDOWN that are drawn for these rows: few runs shard parameters."""
+    return [part for part in BREAKDOWN
+            if part[0] != "zero_s" or any(row.get("zero_s") for row in rows)]
+
 
 NAMES = {
     "megatron_grid": "Megatron grid",

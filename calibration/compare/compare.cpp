@@ -97,16 +97,18 @@ std::vector<std::size_t> middle_steps(const Sides& sides) {
           order.end() - static_cast<std::ptrdiff_t>(cut)};
 }
 
-constexpr std::size_t kComponents = 7;
+constexpr std::size_t kComponents = 8;
+constexpr std::size_t kZero = 3;
 constexpr const char* kComponentNames[kComponents] = {
-    "forward", "backward", "tensor_parallel", "pipeline", "data_parallel", "optimizer", "bubble"};
+    "forward",  "backward",      "tensor_parallel", "zero",
+    "pipeline", "data_parallel", "optimizer",       "bubble"};
 
 /// Adds the mean over ranks of one step, times `weight`.
 void add_parts(const std::vector<RankParts>& ranks, double weight, double (&sums)[kComponents]) {
   for (const RankParts& rank : ranks) {
     const Nanoseconds parts[kComponents] = {
-        rank.forward,           rank.backward,      rank.all.tensor_parallel, rank.all.pipeline,
-        rank.all.data_parallel, rank.all.optimizer, rank.all.bubble};
+        rank.forward,      rank.backward,          rank.all.tensor_parallel, rank.all.zero,
+        rank.all.pipeline, rank.all.data_parallel, rank.all.optimizer,       rank.all.bubble};
     for (std::size_t c = 0; c < kComponents; ++c) {
       sums[c] += weight / static_cast<double>(ranks.size()) * seconds(parts[c]);
     }
@@ -126,6 +128,8 @@ void compare_components(const ir::Program& program, const Sides& sides, Comparis
     out.iteration.measured += weight * seconds(sides.measured[k].end - sides.measured[k].start);
   }
   for (std::size_t c = 0; c < kComponents; ++c) {
+    // Few runs shard parameters.
+    if (c == kZero && predicted[c] == 0 && measured[c] == 0) continue;
     out.components.push_back({kComponentNames[c],
                               {predicted[c], measured[c]},
                               (predicted[c] - measured[c]) / out.iteration.measured});

@@ -64,7 +64,8 @@ std::string find_overlap(const ir::Program& program, const std::vector<LoggedSte
     for (const LoggedStep& step : steps) {
       for (std::size_t i = program.stream_begin[row]; i < program.stream_begin[row + 1]; ++i) {
         const Span& span = step.spans[i];
-        if (span.start < last || span.inner.count < 0 || span.end - span.start < span.inner) {
+        if (span.start < last || span.gathers.count < 0 || span.inner < span.gathers ||
+            span.end - span.start < span.inner) {
           return fmt::format("step {}: op {} of rank {} overlaps the op before it", step.number, i,
                              rank.value);
         }
@@ -120,7 +121,14 @@ Span clipped(Span span, Instant start, Instant end) {
   const auto inside = [&](Instant at) {
     return Instant{std::clamp(at, start, end).nanoseconds - start.nanoseconds};
   };
+  const Nanoseconds inner = span.inner;
   span.inner = inside(span.end) - inside(inner_start);
+  // Where among the inner collectives the gathers were is not in the log.
+  if (inner.count > 0 && span.inner != inner) {
+    span.gathers = {static_cast<std::int64_t>(static_cast<double>(span.gathers.count) *
+                                              static_cast<double>(span.inner.count) /
+                                              static_cast<double>(inner.count))};
+  }
   span.start = inside(span.start);
   span.end = inside(span.end);
   return span;

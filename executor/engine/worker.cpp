@@ -303,7 +303,7 @@ class Worker::Impl {
     stretch(begin, inner,
             thread_cpu_ns() - begin_cpu - op_group.cpu_nanoseconds() - gathers.cpu_nanoseconds);
     note_memory();
-    finish(local, begin, {inner}, op_group.bytes() + gathers.bytes);
+    finish(local, begin, {inner}, op_group.bytes() + gathers.bytes, {gathers.nanoseconds});
   }
 
   /// Sleeps until the op has taken `slowdown` times its own processor time `cpu`. The CPU back end
@@ -334,7 +334,8 @@ class Worker::Impl {
         {view_.rank(), Instant{now_ns()}, Bytes{static_cast<double>(backend_.allocated())}});
   }
 
-  void finish(std::size_t local, std::int64_t begin, Nanoseconds inner, std::int64_t bytes) {
+  void finish(std::size_t local, std::int64_t begin, Nanoseconds inner, std::int64_t bytes,
+              Nanoseconds gathers = {}) {
     activations_.release(view_.op(local));
     rounds_.ended(view_.op(local));
     const std::int64_t end = now_ns();
@@ -344,7 +345,7 @@ class Worker::Impl {
       if (error_) return;
       if (options_.record_spans) {
         result_.spans.push_back({view_.rank(), view_.global(local), Instant{begin}, Instant{end},
-                                 inner, Bytes{static_cast<double>(bytes)}});
+                                 inner, Bytes{static_cast<double>(bytes)}, gathers});
       }
       --undone_;
       for (const std::size_t next : view_.dependents(local)) {

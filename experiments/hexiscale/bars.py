@@ -73,7 +73,7 @@ def breakdown(axes, bars, unit="Iteration time, mean over GPUs (s)"):
     """Stacked horizontal bars; `bars`: [(place, label, row)]."""
     left = [0.0] * len(bars)
     places = [place for place, _, _ in bars]
-    for column, label, color, hatch in style.BREAKDOWN:
+    for column, label, color, hatch in style.parts_of([row for _, _, row in bars]):
         values = [row[column] for _, _, row in bars]
         axes.barh(places, values, 0.8, left=left, color=color, hatch=hatch, edgecolor="black",
                   linewidth=0.5, label=label)

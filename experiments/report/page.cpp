@@ -231,8 +231,9 @@ std::string where_time_goes(const models::Breakdown& parts, Seconds whole) {
   std::vector<std::pair<double, const char*>> shares = {
       {parts.compute / whole, "computing"},
       {parts.tensor_parallel / whole, "in collectives inside passes"},
+      {parts.zero / whole, "gathering sharded parameters (ZeRO-3)"},
       {parts.pipeline / whole, "waiting for transfers between stages"},
-      {parts.data_parallel / whole, "in gradient synchronization and ZeRO gathers"},
+      {parts.data_parallel / whole, "in gradient synchronization"},
       {parts.optimizer / whole, "in the optimizer"},
       {parts.bubble / whole, "idle"}};
   std::stable_sort(shares.begin(), shares.end(),

@@ -121,7 +121,8 @@ bool has_experts_apart(const ir::Plan& plan) {
   return false;
 }
 
-/// Links by their share of the iteration that they are busy, busiest first, in words.
+}  // namespace
+
 std::vector<std::string> busiest_links(const ir::RunLog& log, Seconds time) {
   std::vector<std::pair<double, const ir::LinkUse*>> order;
   for (const ir::LinkUse& use : log.links) {
@@ -138,6 +139,8 @@ std::vector<std::string> busiest_links(const ir::RunLog& log, Seconds time) {
   return lines;
 }
 
+namespace {
+
 /// The busiest rank of each stage, by pipeline and stage.
 std::vector<StageLoad> stage_loads(const ir::Program& program,
                                    const std::vector<ir::RankBreakdown>& ranks) {
@@ -149,6 +152,7 @@ std::vector<StageLoad> stage_loads(const ir::Program& program,
                          rank.stage,
                          to_seconds(part.compute),
                          to_seconds(part.tensor_parallel),
+                         to_seconds(part.zero),
                          to_seconds(part.pipeline + part.data_parallel),
                          to_seconds(part.bubble)};
     const auto [place, added] = loads.try_emplace({rank.pipeline, rank.stage}, load);
@@ -408,7 +412,9 @@ void describe(config::Visitor& v, StageLoad& stage) {
   v.required("pipeline", stage.pipeline, "");
   v.required("stage", stage.stage, "");
   v.required("compute_seconds", stage.compute, "of the busiest GPU, as all below");
-  v.required("tensor_parallel_seconds", stage.tensor_parallel, "inner collectives");
+  v.required("tensor_parallel_seconds", stage.tensor_parallel,
+             "inner collectives: tensor, sequence and expert parallelism");
+  v.required("zero_seconds", stage.zero, "gathers of sharded parameters in passes (ZeRO-3)");
   v.required("transfer_seconds", stage.transfers, "exposed transfers and synchronization");
   v.required("bubble_seconds", stage.bubble, "idle");
 }

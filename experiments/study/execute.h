@@ -41,10 +41,11 @@ struct StageLoad {
   int pipeline = 0;
   int stage = 0;
   Seconds compute;
-  Seconds tensor_parallel;  ///< Collectives inside passes.
+  Seconds tensor_parallel;  ///< Collectives inside passes but those of ZeRO-3.
+  Seconds zero;             ///< Gathers of sharded parameters inside passes.
   Seconds transfers;        ///< Exposed sends, receives and gradient synchronization.
   Seconds bubble;
-  Seconds busy() const { return compute + tensor_parallel; }
+  Seconds busy() const { return compute + tensor_parallel + zero; }
 };
 
 /// What came out of one run: a plan with an evaluation, or a reason why there is none. What forked
@@ -63,6 +64,9 @@ struct RunReport {
   std::int64_t simulated_pipelines = 0;
   std::optional<ir::Plan> plan;
 };
+/// Links by their share of the time that they are busy, busiest first, in words.
+std::vector<std::string> busiest_links(const ir::RunLog& log, Seconds time);
+
 void describe(config::Visitor& v, StageLoad& stage);
 void describe(config::Visitor& v, RunReport& report);
 

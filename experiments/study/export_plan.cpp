@@ -4,11 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <variant>
 #include <vector>
 
+#include "experiments/study/export_chakra.h"
+#include "experiments/study/files.h"
 #include "models/check/trainer.h"
+#include "models/ir/names.h"
 
 namespace orrery::experiments {
 namespace {
@@ -289,38 +294,323 @@ std::string flagscale_yaml(const models::TrainerPlan& plan, const LoadedRun& run
   return text;
 }
 
+/// A process of a launch that says for each rank where it is.
+struct RankPlace {
+  int pipeline = 0;
+  int stage = 0;
+  int group = 0;     ///< Of the stage.
+  int position = 0;  ///< In the group.
+  DeviceId device;
+};
+
+/// All ranks of a plan, pipeline by pipeline, stage by stage.
+std::vector<RankPlace> places_of(const ir::Plan& plan) {
+  std::vector<RankPlace> places;
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const ir::Pipeline& pipeline = plan.pipelines[p];
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const auto& groups = pipeline.stages[s].segments.front().groups;
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        for (std::size_t i = 0; i < groups[g].devices.size(); ++i) {
+          places.push_back({static_cast<int>(p), static_cast<int>(s), static_cast<int>(g),
+                            static_cast<int>(i), groups[g].devices[i]});
+        }
+      }
+    }
+  }
+  return places;
+}
+
+/// torchrun numbers ranks node by node: nodes in the order of the cluster, GPUs of a node in that
+/// of the plan.
+std::string torchrun_script(const LoadedRun& run, const std::string& path) {
+  const models::Cluster& cluster = run.cluster;
+  std::map<NodeId, std::vector<RankPlace>> nodes;
+  for (const RankPlace& place : places_of(*run.plan)) {
+    nodes[cluster.device(place.device).node].push_back(place);
+  }
+  std::string text = fmt::format(
+      "#!/usr/bin/env bash\n"
+      "# {} of {} on {}, for a trainer of your own. Written by orrery export.\n"
+      "# On each node: NODE=<name> MASTER_ADDR=<address of {}> ./launch.sh TRAIN.py ARGUMENTS\n"
+      "# PLAN_RANKS has a word for each rank, pipeline:stage:group:position, and PLAN_BATCHES one\n"
+      "# for each pipeline, micro-batches x their size. The same placement for orrery execute:\n"
+      "#   --hosts ",
+      path, run.workload.name, cluster.name, cluster.node(nodes.begin()->first).name);
+  std::vector<std::string> hosts;
+  std::vector<std::string> ranks;
+  for (const auto& [node, places] : nodes) {
+    hosts.push_back(fmt::format("{}:{}", cluster.node(node).name, places.size()));
+    for (const RankPlace& place : places) {
+      ranks.push_back(fmt::format("{}:{}:{}:{}", place.pipeline, place.stage, place.group,
+                                  place.position));
+    }
+  }
+  std::vector<std::string> batches;
+  for (const ir::Pipeline& pipeline : run.plan->pipelines) {
+    batches.push_back(fmt::format("{}x{}", pipeline.micro_batches, pipeline.micro_batch_size));
+  }
+  text += fmt::format("{}\n", fmt::join(hosts, ","));
+  text += fmt::format(
+      "set -euo pipefail\n\nexport PLAN_RANKS=\"{}\"\nexport PLAN_BATCHES=\"{}\"\n\n"
+      "case ${{NODE:?the name of this node}} in\n",
+      fmt::join(ranks, " "), fmt::join(batches, " "));
+  int number = 0;
+  for (const auto& [node, places] : nodes) {
+    std::vector<int> gpus;
+    for (const RankPlace& place : places) gpus.push_back(cluster.device(place.device).position);
+    text += fmt::format("  {}) node_rank={} gpus={} processes={} ;;\n", cluster.node(node).name,
+                        number++, fmt::join(gpus, ","), gpus.size());
+  }
+  return text + fmt::format(
+      "  *) echo \"no ranks on $NODE\" >&2; exit 2 ;;\nesac\n\n"
+      "CUDA_VISIBLE_DEVICES=$gpus exec torchrun --nnodes {} --node-rank $node_rank \\\n"
+      "  --nproc-per-node $processes --master-addr \"${{MASTER_ADDR:?}}\" \\\n"
+      "  --master-port \"${{MASTER_PORT:-29500}}\" \"$@\"\n",
+      nodes.size());
+}
+
+/// The sizes of Llama that its code has configurations of.
+struct HexiscaleModel {
+  const char* name;
+  int hidden;
+  int heads;
+};
+constexpr HexiscaleModel kHexiscaleModels[] = {{"llama-7b", 4096, 32},
+                                               {"llama-13b", 5120, 40},
+                                               {"llama-30b", 6656, 52},
+                                               {"llama-70b", 8192, 64}};
+
+/// Why HexiScale's code cannot run the plan, each reason once.
+std::vector<std::string> hexiscale_reasons(const LoadedRun& run, const HexiscaleModel* model) {
+  std::vector<std::string> reasons;
+  const auto refuse = [&](std::string reason) {
+    if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end()) {
+      reasons.push_back(std::move(reason));
+    }
+  };
+  const ir::Plan& plan = *run.plan;
+  if (model == nullptr) {
+    refuse(fmt::format("'{}': it has configurations of Llama 7B, 13B, 30B and 70B",
+                       run.workload.name));
+  }
+  if (run.spec.job.sequence_length != 4096) {
+    refuse(fmt::format("sequences of {} tokens: its code sets 4096", run.spec.job.sequence_length));
+  }
+  if (run.spec.job.dtype != ir::Dtype::fp16 && run.spec.job.dtype != ir::Dtype::bf16) {
+    refuse(fmt::format("{}: it trains in fp16 or bf16", ir::name_of(run.spec.job.dtype)));
+  }
+  if (plan.schedule != ir::ScheduleKind::gpipe && plan.schedule != ir::ScheduleKind::one_f_one_b) {
+    refuse(fmt::format("the schedule {}: only GPipe and 1F1B", ir::name_of(plan.schedule)));
+  }
+  if (plan.redundancy != ir::Redundancy::none) refuse("redundant copies of stages");
+  if (plan.optimizer != ir::OptimizerStart::together) refuse("a staggered optimizer");
+  const ir::Segment& first = plan.pipelines.front().stages.front().segments.front();
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    if (!pipeline.reroutes.empty()) refuse("micro-batches that other pipelines compute");
+    if (pipeline.length_range) refuse("pipelines for ranges of sequence lengths");
+    for (const ir::Stage& stage : pipeline.stages) {
+      if (stage.segments.size() != 1 || stage.segments.front().groups.size() != 1) {
+        refuse("stages with several tensor-parallel groups or segments");
+      }
+      const ir::Segment& segment = stage.segments.front();
+      const ir::Group& group = segment.groups.front();
+      if (segment.zero.stage == 1 || segment.zero.shard_group != 0 || segment.zero != first.zero) {
+        refuse("ZeRO-1, ZeRO over a part of the replicas, or that differs by stage");
+      }
+      if (segment.recompute != first.recompute || segment.recompute == ir::Recompute::selective) {
+        refuse("selective recomputation, or one that differs by stage");
+      }
+      if (group.sequence != first.groups.front().sequence ||
+          (group.sequence != ir::SequenceParallelism::none &&
+           group.sequence != ir::SequenceParallelism::megatron)) {
+        refuse("context parallelism, or sequence parallelism that differs by stage");
+      }
+      if (segment.expert_parallel > 1) refuse("expert parallelism");
+      if (model != nullptr && model->heads % group.tensor_parallel != 0) {
+        refuse(fmt::format("tensor parallelism over {}: it must divide the heads",
+                           group.tensor_parallel));
+      }
+    }
+  }
+  return reasons;
+}
+
+/// Processes started one by one with their RANK, as its README does where nodes differ.
+std::string hexiscale_script(const LoadedRun& run, const std::string& path) {
+  const ir::Plan& plan = *run.plan;
+  const models::Cluster& cluster = run.cluster;
+  const ir::ModelShape& shape = run.workload.shape;
+  const bool llama = shape.activation == ir::Activation::swiglu && shape.experts == 0 &&
+                     shape.normalization == ir::Normalization::rms_norm && shape.positions == 0;
+  const auto model = std::find_if(
+      std::begin(kHexiscaleModels), std::end(kHexiscaleModels), [&](const HexiscaleModel& known) {
+        return llama && shape.hidden == known.hidden && shape.heads == known.heads;
+      });
+  const std::vector<std::string> reasons =
+      hexiscale_reasons(run, model == std::end(kHexiscaleModels) ? nullptr : model);
+  if (!reasons.empty()) throw NotExpressible(fmt::format("{}", fmt::join(reasons, "\n")));
+  std::vector<std::string> degrees, layers;
+  std::vector<int> batches, chunks;
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    std::vector<int> own_degrees, own_layers;
+    for (const ir::Stage& stage : pipeline.stages) {
+      const ir::Segment& segment = stage.segments.front();
+      own_degrees.push_back(segment.groups.front().tensor_parallel);
+      const int begin = std::max(segment.first_block.value, run.workload.first_layer().value);
+      const int end = std::min(segment.last_block.value, run.workload.last_layer().value);
+      own_layers.push_back(std::max(0, end - begin + 1));
+    }
+    degrees.push_back(fmt::format("[{}]", fmt::join(own_degrees, ", ")));
+    layers.push_back(fmt::format("[{}]", fmt::join(own_layers, ", ")));
+    batches.push_back(pipeline.micro_batches * pipeline.micro_batch_size);
+    chunks.push_back(pipeline.micro_batches);
+  }
+  std::map<NodeId, std::vector<std::string>> nodes;
+  const std::vector<RankPlace> places = places_of(plan);
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    const models::Device& device = cluster.device(places[rank].device);
+    nodes[device.node].push_back(fmt::format("{}:{}", rank, device.position));
+  }
+  std::string text = fmt::format(
+      "#!/usr/bin/env bash\n"
+      "# {} of {} on {}, for HexiScale's code (FlashFlex). Written by orrery export.\n"
+      "# On each node, in its folder: NODE=<name> MASTER_ADDR=<address of {}> ./hexiscale.sh FLAGS\n"
+      "# Learning rate, data and the number of iterations (--run-iter) are yours to add.\n"
+      "set -euo pipefail\n\n"
+      "case ${{NODE:?the name of this node}} in\n",
+      path, run.workload.name, cluster.name,
+      cluster.node(cluster.device(places.front().device).node).name);
+  for (const auto& [node, ranks] : nodes) {
+    text += fmt::format("  {}) ranks=\"{}\" ;;  # rank:GPU\n", cluster.node(node).name,
+                        fmt::join(ranks, " "));
+  }
+  text += "  *) echo \"no ranks on $NODE\" >&2; exit 2 ;;\nesac\n\nflags=(\n";
+  const ir::Segment& first = plan.pipelines.front().stages.front().segments.front();
+  const char* precision = run.spec.job.dtype == ir::Dtype::bf16 ? "bf16" : "fp16";
+  std::vector<std::string> flags = {
+      fmt::format("--model_size {}", model->name),
+      fmt::format("--{0} --mixed_precision {0}", precision),
+      "--use-flash-attn",
+      fmt::format("--total-layer-num {}", shape.layers),
+      fmt::format("--hetero_configs \"[{}]\"", fmt::join(degrees, ", ")),
+      fmt::format("--layer_partitions \"[{}]\"", fmt::join(layers, ", ")),
+      fmt::format("--global_bsz_size {}", fmt::join(batches, " ")),
+      fmt::format("--chunks {}", fmt::join(chunks, " ")),
+      fmt::format("--pipeline-type {}",
+                  plan.schedule == ir::ScheduleKind::gpipe ? "Gpipe" : "1F1B"),
+      fmt::format("--default_dp_type {}", first.zero.stage == 0   ? "ddp"
+                                          : first.zero.stage == 2 ? "zero2"
+                                                                  : "zero3")};
+  if (first.recompute == ir::Recompute::full) flags.emplace_back("--checkpoint-layers");
+  if (first.groups.front().sequence == ir::SequenceParallelism::megatron) {
+    flags.emplace_back("--seq-parallel");
+  }
+  for (const std::string& flag : flags) text += "  " + flag + "\n";
+  return text + fmt::format(
+      ")\n\nexport MASTER_ADDR=${{MASTER_ADDR:?}} MASTER_PORT=${{MASTER_PORT:-9998}} "
+      "WORLD_SIZE={}\n"
+      "for rank in $ranks; do\n"
+      "  RANK=${{rank%:*}} LOCAL_RANK=0 CUDA_VISIBLE_DEVICES=${{rank#*:}} \\\n"
+      "    python3 llama_train.py \"${{flags[@]}}\" \"$@\" &\n"
+      "done\nwait\n",
+      places.size());
+}
+
+std::string trainer_text(models::Trainer trainer, const LoadedRun& run, const std::string& path) {
+  const auto found = models::in_terms_of(trainer, *run.plan, run.cluster, run.workload);
+  if (const auto* reasons = std::get_if<std::vector<std::string>>(&found)) {
+    throw NotExpressible(fmt::format("{}", fmt::join(*reasons, "\n")));
+  }
+  const auto& plan = std::get<models::TrainerPlan>(found);
+  switch (trainer) {
+    case models::Trainer::megatron:
+      return megatron_script(plan, run, path);
+    case models::Trainer::flagscale:
+      return flagscale_yaml(plan, run, path);
+    case models::Trainer::torchtitan:
+      return torchtitan_toml(plan, run, path);
+    case models::Trainer::deepspeed:
+      break;
+  }
+  return deepspeed_json(plan, run);
+}
+
+/// Writes the files of an export that is a folder; what was written, in words.
+TextResult write_folder(const std::vector<ExportedFile>& files, const Text& output) {
+  config::Diagnostics diagnostics;
+  if (!output || *output == kStandardOutput) {
+    diagnostics.add(at_setting("output"), "missing", "a folder for the files");
+  } else {
+    check_out_folder("output", *output, diagnostics);
+  }
+  diagnostics.raise();
+  const std::filesystem::path folder = *output;
+  make_folders(*output);
+  for (const ExportedFile& file : files) {
+    const std::filesystem::path path = folder / file.name;
+    replace_text_file(path.string(), file.bytes);
+    if (!file.executable) continue;
+    std::filesystem::permissions(path,
+                                 std::filesystem::perms::owner_exec |
+                                     std::filesystem::perms::group_exec |
+                                     std::filesystem::perms::others_exec,
+                                 std::filesystem::perm_options::add);
+  }
+  return {fmt::format("{} files in {}\n", files.size(), *output), {}};
+}
+
 }  // namespace
+
+std::vector<std::pair<ExportTarget, const char*>> enum_names(ExportTarget) {
+  return {{ExportTarget::megatron, "megatron"},     {ExportTarget::flagscale, "flagscale"},
+          {ExportTarget::torchtitan, "torchtitan"}, {ExportTarget::deepspeed, "deepspeed"},
+          {ExportTarget::hexiscale, "hexiscale"},   {ExportTarget::torchrun, "torchrun"},
+          {ExportTarget::chakra, "chakra"},         {ExportTarget::astra_sim, "astra-sim"}};
+}
 
 void describe(config::Visitor& v, ExportSettings& settings) {
   v.required("plan", settings.plan, "plan file", {.positional = true});
   v.required(
       "to", settings.to,
-      "megatron (a script of torchrun), flagscale (YAML), torchtitan (TOML) or deepspeed (JSON)");
-  v.optional("output", settings.output, "write to this file", {.letter = 'o'});
+      "megatron (a script of torchrun), flagscale (YAML), torchtitan (TOML), deepspeed (JSON), "
+      "hexiscale (a script), torchrun (a script, for any plan), chakra (a folder of execution "
+      "traces) or astra-sim (a folder: traces, network and system)");
+  v.optional("output", settings.output, "write to this file; chakra, astra-sim: into this folder",
+             {.letter = 'o'});
   describe(v, settings.job);
 }
 
 TextResult export_plan(const ExportSettings& settings, const Call&) {
-  const std::vector<LoadedRun> runs = load_plans({settings.plan}, settings.job, {});
+  JudgeSettings judge;
+  judge.expanded = settings.to == ExportTarget::chakra || settings.to == ExportTarget::astra_sim;
+  const std::vector<LoadedRun> runs = load_plans({settings.plan}, settings.job, judge);
   const LoadedRun& run = runs.front();
-  const auto found = models::in_terms_of(settings.to, *run.plan, run.cluster, run.workload);
-  if (const auto* reasons = std::get_if<std::vector<std::string>>(&found)) {
-    throw NotExpressible(fmt::format("{}", fmt::join(*reasons, "\n")));
+  std::string text;
+  switch (settings.to) {
+    case ExportTarget::megatron:
+      text = trainer_text(models::Trainer::megatron, run, settings.plan);
+      break;
+    case ExportTarget::flagscale:
+      text = trainer_text(models::Trainer::flagscale, run, settings.plan);
+      break;
+    case ExportTarget::torchtitan:
+      text = trainer_text(models::Trainer::torchtitan, run, settings.plan);
+      break;
+    case ExportTarget::deepspeed:
+      text = trainer_text(models::Trainer::deepspeed, run, settings.plan);
+      break;
+    case ExportTarget::hexiscale:
+      text = hexiscale_script(run, settings.plan);
+      break;
+    case ExportTarget::torchrun:
+      text = torchrun_script(run, settings.plan);
+      break;
+    case ExportTarget::chakra:
+      return write_folder(chakra_files(run), settings.output);
+    case ExportTarget::astra_sim:
+      return write_folder(astra_sim_files(run), settings.output);
   }
-  const auto& plan = std::get<models::TrainerPlan>(found);
-  const std::string text = [&] {
-    switch (settings.to) {
-      case models::Trainer::megatron:
-        return megatron_script(plan, run, settings.plan);
-      case models::Trainer::flagscale:
-        return flagscale_yaml(plan, run, settings.plan);
-      case models::Trainer::torchtitan:
-        return torchtitan_toml(plan, run, settings.plan);
-      case models::Trainer::deepspeed:
-        break;
-    }
-    return deepspeed_json(plan, run);
-  }();
   config::Diagnostics diagnostics;
   const std::vector<OutputFile> outputs = {{"output", settings.output}};
   check_outputs(outputs, {settings.plan}, diagnostics);

@@ -36,15 +36,16 @@ ir::TimelineNames names_of(const models::Cluster& cluster) {
   return names;
 }
 
-std::string timeline(const std::string& path, const LoadedRun& run, const RunOutcome& outcome) {
-  const std::string mismatch = ir::find_mismatch(outcome.program, outcome.log);
+std::string timeline(const std::string& path, const models::Cluster& cluster,
+                     const ir::Program& program, const ir::RunLog& log) {
+  const std::string mismatch = ir::find_mismatch(program, log);
   ORRERY_CHECK(mismatch.empty(), "log of another program: {}", mismatch);
-  const ir::TimelineNames names = names_of(run.cluster);
+  const ir::TimelineNames names = names_of(cluster);
   std::ostringstream out;
   if (is_chrome(path)) {
-    ir::write_chrome(outcome.program, outcome.log, names, out);
+    ir::write_chrome(program, log, names, out);
   } else {
-    ir::write_perfetto(outcome.program, outcome.log, names, out);
+    ir::write_perfetto(program, log, names, out);
   }
   return std::move(out).str();
 }
@@ -155,12 +156,13 @@ void check_exports(const Exports& exports, CostModel cost, config::Diagnostics& 
   }
 }
 
-void write_exports(const Exports& exports, const LoadedRun& run, const RunOutcome& outcome) {
+void write_exports(const Exports& exports, const models::Cluster& cluster,
+                   const ir::Program& program, const ir::RunLog& log) {
   if (!exports.timeline.empty()) {
-    write_file(exports.timeline, timeline(exports.timeline, run, outcome));
+    write_file(exports.timeline, timeline(exports.timeline, cluster, program, log));
   }
-  if (!exports.log.empty()) write_file(exports.log, ir::serialize(outcome.log));
-  if (!exports.program.empty()) write_file(exports.program, ir::serialize(outcome.program));
+  if (!exports.log.empty()) write_file(exports.log, ir::serialize(log));
+  if (!exports.program.empty()) write_file(exports.program, ir::serialize(program));
 }
 
 }  // namespace orrery::experiments

@@ -58,6 +58,7 @@ void probe_outputs(const std::vector<OutputFile>& outputs);
 void check_out_folder(const char* key, const std::string& path, config::Diagnostics& diagnostics);
 
 /// Throws std::runtime_error if a file cannot be written.
-void write_exports(const Exports& exports, const LoadedRun& run, const RunOutcome& outcome);
+void write_exports(const Exports& exports, const models::Cluster& cluster,
+                   const ir::Program& program, const ir::RunLog& log);
 
 }  // namespace orrery::experiments

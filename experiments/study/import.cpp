@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "calibration/importers/chakra.h"
+#include "calibration/importers/kineto.h"
 #include "calibration/importers/metis.h"
 #include "calibration/importers/nccl_tests.h"
 #include "calibration/importers/node_topology.h"
 #include "calibration/importers/sailor.h"
 #include "calibration/importers/slurm_topology.h"
+#include "experiments/study/recorded.h"
+#include "models/ir/op_traits.h"
 #include "models/spec/library.h"
 
 namespace orrery::experiments {
@@ -170,7 +174,63 @@ constexpr Kind kKinds[] = {
      [](const ImportSettings& args, const calibration::GpuNames&, config::Diagnostics& d) {
        const models::Library library = open_library(d);
        return calibration::import_slurm_topology(args.files[0], args.files[1], library, d);
-     }}};
+     }},
+    {"chakra", 1, "chakra FOLDER --cluster CLUSTER --output RUN", nullptr},
+    {"kineto", 1, "kineto FOLDER --cluster CLUSTER --output RUN", nullptr}};
+
+/// What was read, and what was not.
+std::string summary_of(const calibration::RecordedRun& run, const calibration::RecordedProgram& out,
+                       const std::string& folder) {
+  std::map<ir::OpKind, std::int64_t> counts;
+  for (const ir::Op& op : out.program.ops) ++counts[op.kind];
+  std::string text = fmt::format(
+      "{} ranks, {} kernels, {} collectives, {} messages in {} process groups\n", run.ranks.size(),
+      counts[ir::OpKind::kernel], out.program.collectives.size(), counts[ir::OpKind::send],
+      out.program.groups.size());
+  for (const std::string& note : run.notes) text += fmt::format("note: {}\n", note);
+  if (out.log.iterations.empty()) {
+    text += "no start times: nothing to compare a replay with\n";
+  } else {
+    const ir::IterationMark& mark = out.log.iterations.front();
+    const Seconds recorded = to_seconds(mark.end - mark.start);
+    const Seconds replayed = calibration::replayed_as_recorded(out.program, out.log);
+    text += fmt::format("recorded {:.6f} s; replayed with everything as long as it was {:.6f} s",
+                        recorded.value, replayed.value);
+    if (recorded.value > 0) text += fmt::format(" ({:+.2f} %)", 100 * (replayed / recorded - 1));
+    text += "\n";
+  }
+  return text + fmt::format("orrery simulate {} replays it\n", folder);
+}
+
+TextResult import_run(const ImportSettings& settings, config::Diagnostics& diagnostics) {
+  if (!settings.cluster) {
+    diagnostics.add(at_setting("cluster"), "missing", "the cluster that the run was recorded on");
+  }
+  if (!settings.output) {
+    diagnostics.add(at_setting("output"), "missing", "a folder for the run");
+  } else {
+    check_out_folder("output", *settings.output, diagnostics);
+  }
+  for (const auto& [key, given] :
+       {std::pair("gpu", !settings.gpus.empty()), std::pair("link", !settings.links.empty())}) {
+    if (given) diagnostics.add(at_setting(key), "has no meaning for a recorded run");
+  }
+  diagnostics.raise();
+  const models::Library library = open_library(diagnostics);
+  const models::Cluster cluster =
+      models::load_cluster(*settings.cluster, library, at_setting("cluster"), diagnostics);
+  diagnostics.raise();
+  const std::string& folder = settings.files.front();
+  const calibration::RecordedRun run = settings.what == "chakra"
+                                           ? calibration::read_chakra(folder, diagnostics)
+                                           : calibration::read_kineto(folder, diagnostics);
+  diagnostics.raise();
+  const calibration::RecordedProgram program =
+      calibration::to_program(run, cluster.size(), diagnostics);
+  diagnostics.raise();
+  write_recorded(*settings.output, run, program, *settings.cluster, library);
+  return {summary_of(run, program, *settings.output), {}};
+}
 
 const Kind* asked_kind(const ImportSettings& args, config::Diagnostics& diagnostics) {
   std::vector<std::string> known;
@@ -202,15 +262,15 @@ std::vector<std::string> inputs_of(const ImportSettings& args) {
 
 void describe(config::Visitor& v, ImportSettings& settings) {
   v.required("what", settings.what,
-             "metis-profile, metis-cluster, sailor-profile, nccl-tests, nvidia-topo, nccl-topo or "
-             "slurm-topology",
+             "metis-profile, metis-cluster, sailor-profile, nccl-tests, nvidia-topo, nccl-topo, "
+             "slurm-topology, chakra or kineto",
              {.positional = true});
   v.required(
       "file", settings.files,
       "metis-profile, sailor-profile: the folder; metis-cluster: host file and cluster file; "
       "nccl-tests: outputs of tests; nvidia-topo: output of nvidia-smi topo -m; nccl-topo: file of "
       "NCCL_TOPO_DUMP_FILE; slurm-topology: topology.conf or topology.yaml, and a cluster file "
-      "with one node",
+      "with one node; chakra, kineto: the folder with a trace of each rank",
       {.positional = true});
   v.optional("gpu", settings.gpus,
              "TYPE=NAME: our name of a GPU type; NAME for profiles that do not say their type; may "
@@ -219,10 +279,13 @@ void describe(config::Visitor& v, ImportSettings& settings) {
              "nccl-tests: link class that the ring crosses; nvidia-topo, nccl-topo: nvlink=CLASS, "
              "pcie=CLASS and nic=CLASS; may be repeated");
   v.optional("cluster", settings.cluster,
-             "cluster whose GPU types and link classes --gpu and --link may name, too");
+             "cluster whose GPU types and link classes --gpu and --link may name, too; chakra, "
+             "kineto: what the run was recorded on");
   v.optional("bandwidth_unit", settings.bandwidth_unit,
              "of the cluster file: GB/s (default) or B/s");
-  v.optional("output", settings.output, "write to this YAML file", {.letter = 'o'});
+  v.optional("output", settings.output,
+             "write to this YAML file; chakra, kineto: to this folder, for orrery simulate",
+             {.letter = 'o'});
 }
 
 TextResult import_files(const ImportSettings& settings, const Call&) {
@@ -232,6 +295,7 @@ TextResult import_files(const ImportSettings& settings, const Call&) {
   check_bandwidth_unit(settings, diagnostics);
   check_gpu_names(settings, names, diagnostics);
   if (kind == nullptr) diagnostics.raise();
+  if (kind->text == nullptr) return import_run(settings, diagnostics);
   const std::vector<OutputFile> outputs = {{"output", settings.output}};
   check_outputs(outputs, inputs_of(settings), diagnostics);
   std::string text = kind->text(settings, names, diagnostics);

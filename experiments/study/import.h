@@ -1,4 +1,5 @@
-/// Files of other systems as ours: profiles, measurements, topologies. What `orrery import` does.
+/// Files of other systems as ours: profiles, measurements, topologies, recorded runs. What `orrery
+/// import` does.
 #pragma once
 #include <string>
 #include <vector>

@@ -45,6 +45,7 @@ Json plan_json(const ir::Plan& plan) {
 Json breakdown_json(const models::Breakdown& parts) {
   return {{"compute_s", rounded(parts.compute.value)},
           {"tensor_parallel_s", rounded(parts.tensor_parallel.value)},
+          {"zero_s", rounded(parts.zero.value)},
           {"pipeline_s", rounded(parts.pipeline.value)},
           {"data_parallel_s", rounded(parts.data_parallel.value)},
           {"optimizer_s", rounded(parts.optimizer.value)},

@@ -59,7 +59,9 @@ std::string carry_out(const RunTask& task, const Cancellation& cancellation,
   }
   RunOutcome outcome = session.execute(task.exports.any(), cancellation.flag());
   outcome.name = task.name;
-  if (outcome.plan && outcome.evaluation) write_exports(task.exports, task.run, outcome);
+  if (outcome.plan && outcome.evaluation) {
+    write_exports(task.exports, task.run.cluster, outcome.program, outcome.log);
+  }
   return config::dump<RunReport>(outcome);
 }
 

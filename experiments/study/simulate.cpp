@@ -87,6 +87,26 @@ void check_steps(const SimulateSettings& settings, config::Diagnostics& diagnost
   }
 }
 
+SimulateResult simulate_recorded(const SimulateSettings& settings, const Call& call,
+                                 config::Diagnostics problems) {
+  if (settings.plans.size() > 1) {
+    problems.add({"plans", 0, 0}, "a recorded run is replayed alone", "name one folder");
+  }
+  if (settings.steps != 1) problems.add(at_setting("steps"), "has no meaning for a recorded run");
+  const Exports exports{settings.timeline.value_or(""), settings.log.value_or(""),
+                        settings.program.value_or("")};
+  const std::vector<OutputFile> outputs = {
+      {"timeline", settings.timeline}, {"log", settings.log}, {"program", settings.program}};
+  check_outputs(outputs, input_files(settings.job), problems);
+  check_exports(exports, CostModel::simulator, problems);
+  if (problems.empty()) probe_outputs(outputs);
+  SimulateResult result;
+  result.recorded = replay_recorded(settings.plans.front(), settings.job, settings.judge,
+                                    settings.overlap.value_or(Overlap::recorded), exports, call,
+                                    std::move(problems));
+  return result;
+}
+
 /// The phases of one step of mixed lengths.
 SimulateResult simulate_step_plan(const SimulateSettings& args) {
   config::Diagnostics diagnostics;
@@ -140,7 +160,9 @@ SimulateResult simulate_step_plan(const SimulateSettings& args) {
 }  // namespace
 
 void describe(config::Visitor& v, SimulateSettings& settings) {
-  v.required("plan", settings.plans, "plan files, or one step plan", {.positional = true});
+  v.required("plan", settings.plans,
+             "plan files, one step plan, or the folder of a run that orrery import recorded",
+             {.positional = true});
   v.optional("timeline", settings.timeline,
              "write a timeline: FILE.perfetto-trace or FILE.json (Chrome)", {.letter = 't'});
   v.optional("log", settings.log, "write the run log (protobuf)");
@@ -148,6 +170,9 @@ void describe(config::Visitor& v, SimulateSettings& settings) {
   v.optional("steps", settings.steps,
              "simulate so many steps, each with noise of its own, and say p5, median and p95");
   v.between("steps", settings.steps, std::int64_t{1}, std::int64_t{100'000});
+  v.optional("overlap", settings.overlap,
+             "of a recorded run: recorded (default), or none: kernels and communication of a rank "
+             "one at a time");
   describe(v, settings.job);
   describe(v, settings.judge);
 }
@@ -162,6 +187,7 @@ void describe(config::Visitor& v, StepTimes& times) {
 
 void describe(config::Visitor& v, SimulateResult& result) {
   v.title("Simulations");
+  if (result.recorded) return describe(v, *result.recorded);
   v.required("cluster", result.cluster, "its name");
   v.required("model", result.model, "its name");
   if (!result.step) {
@@ -175,8 +201,16 @@ void describe(config::Visitor& v, SimulateResult& result) {
 SimulateResult simulate(const SimulateSettings& settings, const Call& call,
                         config::Diagnostics problems) {
   if (!settings.plans.empty() && models::is_step_plan(settings.plans.front())) {
+    if (settings.overlap) problems.add(at_setting("overlap"), "has no meaning for a step plan");
     problems.raise();
     return simulate_step_plan(settings);
+  }
+  if (!settings.plans.empty() && is_recorded_run(settings.plans.front())) {
+    return simulate_recorded(settings, call, std::move(problems));
+  }
+  if (settings.overlap) {
+    problems.add(at_setting("overlap"), "has a meaning for recorded runs only",
+                 "a plan says itself what overlaps (communication)");
   }
   const Exports exports{settings.timeline.value_or(""), settings.log.value_or(""),
                         settings.program.value_or("")};

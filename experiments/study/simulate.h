@@ -1,4 +1,5 @@
-/// One iteration of given plans, or one step of mixed lengths: what `orrery simulate` does.
+/// One iteration of given plans, one step of mixed lengths, or a recorded run once more: what
+/// `orrery simulate` does.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "experiments/study/execute.h"
 #include "experiments/study/inputs.h"
 #include "experiments/study/mixed_length.h"
+#include "experiments/study/recorded.h"
 #include "models/base/units.h"
 #include "models/spec/step_plan.h"
 
@@ -17,8 +19,9 @@ namespace orrery::experiments {
 struct SimulateSettings {
   JobSettings job;
   JudgeSettings judge;
-  std::vector<std::string> plans;  ///< Files; or one step plan.
+  std::vector<std::string> plans;  ///< Files; or one step plan, or the folder of a recorded run.
   std::int64_t steps = 1;          ///< Each with noise of its own: seed, seed + 1, ...
+  std::optional<Overlap> overlap;  ///< Of a recorded run.
   Text timeline;
   Text log;
   Text program;
@@ -45,6 +48,7 @@ struct SimulateResult {
   std::vector<RunReport> plans;       ///< Of each file; of its first step.
   std::vector<StepTimes> steps;       ///< Of each file, where several steps were asked for.
   std::optional<SimulatedStep> step;  ///< Of a step plan, instead of `plans`.
+  std::optional<RecordedReplay> recorded;  ///< Of a recorded run, instead of `plans`.
   std::vector<LoadedRun> inputs;      ///< Of each of `plans`; not described.
 };
 void describe(config::Visitor& v, SimulateResult& result);

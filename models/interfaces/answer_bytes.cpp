@@ -142,8 +142,9 @@ void evaluation_fields(Format& f, Evaluation& evaluation) {
     f.number(need.value);
     f.number(have.value);
   });
-  auto& [compute, tensor_parallel, pipeline, data_parallel, step, bubble] = breakdown;
-  for (auto* part : {&compute, &tensor_parallel, &pipeline, &data_parallel, &step, &bubble}) {
+  auto& [compute, tensor_parallel, zero, pipeline, data_parallel, step, bubble] = breakdown;
+  for (auto* part :
+       {&compute, &tensor_parallel, &zero, &pipeline, &data_parallel, &step, &bubble}) {
     f.number(part->value);
   }
   f.number(tokens_per_second);

@@ -50,7 +50,9 @@ void describe(config::Visitor& v, Evaluation& evaluation) {
   v.optional("synchronization_seconds", evaluation.synchronization,
              "of a closed form, after the pipelines");
   v.required("compute_seconds", parts.compute, "mean over GPUs, as all below");
-  v.required("tensor_parallel_seconds", parts.tensor_parallel, "inner collectives");
+  v.required("tensor_parallel_seconds", parts.tensor_parallel,
+             "inner collectives: tensor, sequence and expert parallelism");
+  v.required("zero_seconds", parts.zero, "gathers of sharded parameters in passes (ZeRO-3)");
   v.required("pipeline_communication_seconds", parts.pipeline, "exposed sends and receives");
   v.required("data_parallel_seconds", parts.data_parallel, "exposed synchronization");
   v.required("optimizer_seconds", parts.optimizer, "optimizer step");

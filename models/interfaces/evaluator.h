@@ -28,8 +28,9 @@ struct Infeasible {
 struct Breakdown {
   Seconds compute;
   Seconds tensor_parallel;  ///< Inner collectives: tensor, sequence, expert parallelism.
+  Seconds zero;             ///< Gathers of sharded parameters inside passes (ZeRO-3).
   Seconds pipeline;         ///< Exposed sends, receives and activation broadcasts.
-  Seconds data_parallel;    ///< Exposed gradient synchronization and ZeRO gathers.
+  Seconds data_parallel;    ///< Exposed gradient synchronization and gathers after the optimizer.
   Seconds optimizer;
   Seconds bubble;  ///< Idle.
 };

@@ -62,16 +62,22 @@ std::int64_t length_without(const Cover& a, const Cover& b) {
 }  // namespace
 
 Nanoseconds RankBreakdown::total() const {
-  return compute + tensor_parallel + pipeline + data_parallel + optimizer + bubble;
+  return compute + tensor_parallel + zero + pipeline + data_parallel + optimizer + bubble;
 }
 
 RankBreakdown rank_breakdown(const Program& program, std::span<const Span> spans,
                              Nanoseconds iteration) {
   RankBreakdown parts;
-  std::vector<Interval> busy, pipeline, other;
+  std::vector<Interval> busy, kernels, pipeline, other;
   for (const Span& span : spans) {
     const Op& op = program.op(span.op);
     const Interval interval{span.start.nanoseconds, span.end.nanoseconds};
+    if (op.kind == OpKind::host) continue;
+    if (op.kind == OpKind::kernel) {
+      busy.push_back(interval);
+      kernels.push_back(interval);
+      continue;
+    }
     if (op.stream != Stream::compute) {
       (op.purpose == Purpose::pipeline ? pipeline : other).push_back(interval);
       continue;
@@ -79,11 +85,14 @@ RankBreakdown rank_breakdown(const Program& program, std::span<const Span> spans
     busy.push_back(interval);
     if (is_pass(op.kind)) {
       parts.compute += span.end - span.start - span.inner;
-      parts.tensor_parallel += span.inner;
+      parts.tensor_parallel += span.inner - span.gathers;
+      parts.zero += span.gathers;
     } else {
       parts.optimizer += span.end - span.start;
     }
   }
+  // Those of several streams may run at the same time.
+  parts.compute += Nanoseconds{length_without(unite(std::move(kernels)), {})};
   const Cover computing = unite(std::move(busy));
   const Cover moving = unite(std::move(pipeline));
   const Cover synchronizing = unite(std::move(other));

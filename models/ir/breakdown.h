@@ -9,21 +9,24 @@
 
 namespace orrery::ir {
 
-/// Six parts of the timeline of a rank that are disjoint and cover the iteration: each is measured
+/// Seven parts of the timeline of a rank that are disjoint and cover the iteration: each is measured
 /// on its own, as a set of points in time, and none is a remainder.
 struct RankBreakdown {
-  Nanoseconds compute;  ///< Forward and backward ops without their inner collectives.
-  Nanoseconds
-      tensor_parallel;  ///< Inner collectives, with the wait for the slowest of the op group.
+  /// Forward and backward ops without their inner collectives; kernels of a recorded run.
+  Nanoseconds compute;
+  /// Inner collectives but gathers, with the wait for the slowest of the op group.
+  Nanoseconds tensor_parallel;
+  Nanoseconds zero;  ///< Inner collectives that gather sharded parameters (ZeRO-3).
   /// No op of the compute stream runs, but a point-to-point op or an activation broadcast of this
   /// rank (purpose pipeline) does. A transfer runs from when both sides may start, so that waiting
   /// for the other side's compute is not in here.
   Nanoseconds pipeline;
   /// Neither of the above, but another communication op of this rank runs: gradient
-  /// synchronization, ZeRO gathers, state moves.
+  /// synchronization, gathers after the optimizer step (ZeRO-1 and 2), state moves.
   Nanoseconds data_parallel;
   Nanoseconds optimizer;  ///< Optimizer steps, and state ops on the compute stream.
-  Nanoseconds bubble;     ///< No op of this rank runs: between two of them, before and after all.
+  /// No op of this rank runs but host ops: between two of them, before and after all.
+  Nanoseconds bubble;
   Nanoseconds total() const;
 };
 

@@ -21,7 +21,8 @@ enum class OpTiming : std::uint8_t {
 };
 
 /// Direction of a pass. On the compute stream breakdowns count passes as compute (their inner
-/// collectives as tensor_parallel), all other ops as optimizer.
+/// collectives as tensor_parallel or zero), all other ops as optimizer. Of recorded runs kernels of
+/// any stream are compute, and host time is no work of the device.
 enum class Direction : std::uint8_t { none, forward, backward };
 
 struct OpTraits {
@@ -39,7 +40,7 @@ struct OpTraits {
 };
 
 /// By OpKind.
-inline constexpr std::array<OpTraits, 10> kOpTraits = {{
+inline constexpr std::array<OpTraits, 12> kOpTraits = {{
     {"forward", "F", "", OpTiming::compute, Direction::forward, Pass::forward},
     {"backward", "B", "", OpTiming::compute, Direction::backward, Pass::backward, true, true},
     {"backward_input", "Bi", "", OpTiming::compute, Direction::backward, Pass::backward_input, true,
@@ -52,8 +53,10 @@ inline constexpr std::array<OpTraits, 10> kOpTraits = {{
     {"optimizer_step", "optimizer step", "", OpTiming::compute, Direction::none, Pass::optimizer},
     {"load_state", "load", "from", OpTiming::storage},
     {"save_state", "save", "to", OpTiming::storage},
+    {"kernel", "kernel", "", OpTiming::compute},
+    {"host", "host", "", OpTiming::compute},
 }};
-static_assert(kOpTraits.size() == index_of(OpKind::save_state) + 1);
+static_assert(kOpTraits.size() == index_of(OpKind::host) + 1);
 
 constexpr const OpTraits& traits(OpKind kind) { return kOpTraits[index_of(kind)]; }
 /// Those of the compute op that is priced as `pass`.
@@ -63,7 +66,7 @@ constexpr const OpTraits& traits(Pass pass) {
   return kOpTraits[i];
 }
 
-/// A forward or backward pass, half of one, or the optimizer step.
+/// A forward or backward pass, half of one, the optimizer step, or what a recorded run did instead.
 constexpr bool is_compute(OpKind kind) { return traits(kind).timing == OpTiming::compute; }
 /// A forward or backward pass, or half of one.
 constexpr bool is_pass(OpKind kind) { return traits(kind).direction != Direction::none; }

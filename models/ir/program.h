@@ -31,6 +31,8 @@ enum class OpKind : std::uint8_t {
   optimizer_step,
   load_state,
   save_state,
+  kernel,  ///< Work of a recorded run on its device: its time is the recorded one.
+  host,    ///< Time of a recorded run in which the host keeps the device waiting.
 };
 
 /// Compute and collective streams: the ops of a rank run one after the other, in their order in the

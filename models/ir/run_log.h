@@ -22,6 +22,7 @@ struct Span {
   Instant end;
   Nanoseconds inner;  ///< Part of [start, end) spent in inner collectives.
   Bytes bytes;        ///< Moved by this rank, inner collectives included.
+  Nanoseconds gathers;  ///< Part of `inner` that gathered sharded parameters (ZeRO-3).
   auto operator<=>(const Span&) const = default;
 };
 

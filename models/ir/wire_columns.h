@@ -49,10 +49,10 @@ class ColumnWriter {
     }
   }
 
-  /// Left out where all are false.
+  /// Left out where all are 0 or false.
   template <class Row, class Field, class Get>
-  void flags(std::span<const Row> rows, Field* field, Get get) {
-    const auto set = [&](const Row& row) { return static_cast<bool>(std::invoke(get, row)); };
+  void sparse(std::span<const Row> rows, Field* field, Get get) {
+    const auto set = [&](const Row& row) { return static_cast<bool>(raw(std::invoke(get, row))); };
     if (std::any_of(rows.begin(), rows.end(), set)) integers(rows, field, get);
   }
 
@@ -115,7 +115,7 @@ class ColumnReader {
   }
 
   template <class Row, class Field, class Get>
-  void flags(std::span<Row> rows, Field* field, Get get) {
+  void sparse(std::span<Row> rows, Field* field, Get get) {
     if (field->size() > 0) integers(rows, field, get);
   }
 
@@ -198,7 +198,7 @@ class ColumnCounter {
     found(field->size());
   }
   template <class Row, class Field, class Get>
-  void flags(std::span<Row>, Field*, Get) {}
+  void sparse(std::span<Row>, Field*, Get) {}
   template <class Row, class Message, class Get>
   void doubles(std::span<Row>, Message* message, Get) {
     found(message->index_size());

@@ -12,6 +12,7 @@ void columns(V& v, std::span<Row> rows, wire::SpanRows& m) {
   v.integers(rows, m.mutable_end(), &Span::end);
   v.integers(rows, m.mutable_inner(), &Span::inner);
   v.doubles(rows, m.mutable_bytes(), &Span::bytes);
+  v.sparse(rows, m.mutable_gathers(), &Span::gathers);
 }
 
 template <class V, class Row>

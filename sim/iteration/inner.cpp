@@ -15,9 +15,15 @@ bool same_edges(const InnerPhase& a, const InnerPhase& b) {
                     });
 }
 
+double bytes_of(const InnerPhase& phase) {
+  double bytes = 0;
+  for (const InnerFlow& flow : phase.flows) bytes += flow.bytes.value;
+  return bytes;
+}
+
 /// All repetitions of a phase in one.
 InnerPhase repeated(const InnerPhase& phase) {
-  InnerPhase once{1, phase.flows};
+  InnerPhase once{1, phase.gathers, phase.flows};
   for (InnerFlow& flow : once.flows) {
     flow.bytes *= phase.count;
     flow.tail = phase.count * (flow.tail + flow.latency) - flow.latency;
@@ -46,22 +52,40 @@ bool takes_closed_form(const ir::Program& program, const ir::CollectiveShape& sh
 InnerTable::InnerTable(const ir::Program& program, const models::PathFunction& path)
     : program_(program), path_(path), closed_form_(program.inner_sets.size()) {}
 
+Seconds InnerTable::time_of(const ir::InnerCollective& inner) const {
+  Seconds slowest;
+  for (const std::int32_t group : inner.groups) {
+    slowest =
+        std::max(slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
+                                                  program_.group(group).devices, inner.bytes, path_,
+                                                  inner.bytes_per_peer));
+  }
+  return inner.count * slowest;
+}
+
 Seconds InnerTable::closed_form(std::int32_t set) {
   std::optional<Seconds>& known = closed_form_[set];
   if (known) return *known;
   Seconds total;
-  for (const ir::InnerCollective& inner : program_.inner_sets[set]) {
-    Seconds slowest;
-    for (const std::int32_t group : inner.groups) {
-      slowest =
-          std::max(slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
-                                                    program_.group(group).devices, inner.bytes,
-                                                    path_, inner.bytes_per_peer));
-    }
-    total += inner.count * slowest;
-  }
+  for (const ir::InnerCollective& inner : program_.inner_sets[set]) total += time_of(inner);
   known = total;
   return total;
+}
+
+Seconds InnerTable::closed_form_gathers(std::int32_t set) {
+  const auto [place, fresh] = closed_form_gathers_.try_emplace(set);
+  if (!fresh) return place->second;
+  for (const ir::InnerCollective& inner : program_.inner_sets[set]) {
+    if (inner.purpose == ir::Purpose::zero) place->second += time_of(inner);
+  }
+  return place->second;
+}
+
+bool InnerTable::gathers(std::int32_t set) const {
+  const auto& inner = program_.inner_sets[set];
+  return std::any_of(inner.begin(), inner.end(), [](const ir::InnerCollective& one) {
+    return one.purpose == ir::Purpose::zero;
+  });
 }
 
 Bytes InnerTable::payload(std::int32_t set, RankId rank) {
@@ -89,7 +113,7 @@ std::vector<InnerPhase> InnerTable::make_phases(std::int32_t set,
   std::sort(own.begin(), own.end());
   std::vector<InnerPhase> phases;
   for (const ir::InnerCollective& inner : program_.inner_sets[set]) {
-    InnerPhase phase{inner.count, {}};
+    InnerPhase phase{inner.count, inner.purpose == ir::Purpose::zero ? 1.0 : 0.0, {}};
     for (const std::int32_t group : inner.groups) {
       for (const models::FlowEdge& edge :
            models::collective_flows(inner.kind, program_.group(group).devices, inner.bytes, path_,
@@ -124,6 +148,11 @@ const std::vector<InnerPhase>& InnerTable::merged(std::int32_t set, std::span<co
     if (same == merged.end()) {
       merged.push_back(std::move(once));
       continue;
+    }
+    const double before = bytes_of(*same);
+    const double added = bytes_of(once);
+    if (before + added > 0) {
+      same->gathers = (before * same->gathers + added * once.gathers) / (before + added);
     }
     for (std::size_t i = 0; i < once.flows.size(); ++i) {
       same->flows[i].bytes += once.flows[i].bytes;

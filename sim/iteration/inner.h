@@ -35,6 +35,7 @@ struct InnerFlow {
 /// `count` collectives that follow one another, each with the same flows, which start together.
 struct InnerPhase {
   std::int32_t count = 1;
+  double gathers = 0;  ///< Share of its bytes that are sharded parameters (ZeRO-3).
   std::vector<InnerFlow> flows;
 };
 
@@ -46,6 +47,10 @@ class InnerTable {
   /// Sum over the set's collectives of count x the ring's time on the slowest of the concurrent
   /// groups.
   Seconds closed_form(std::int32_t set);
+  /// The part of it that gathers sharded parameters.
+  Seconds closed_form_gathers(std::int32_t set);
+  /// The set gathers sharded parameters, among others.
+  bool gathers(std::int32_t set) const;
   /// Sum of the sizes of the set's tensors, each counted once for every concurrent group that the
   /// rank belongs to.
   Bytes payload(std::int32_t set, RankId rank);
@@ -59,10 +64,12 @@ class InnerTable {
  private:
   using Key = std::pair<std::int32_t, std::int32_t>;  ///< Set, first rank.
   std::vector<InnerPhase> make_phases(std::int32_t set, std::span<const RankId> ranks) const;
+  Seconds time_of(const ir::InnerCollective& inner) const;
 
   const ir::Program& program_;
   const models::PathFunction& path_;
   std::vector<std::optional<Seconds>> closed_form_;
+  std::map<std::int32_t, Seconds> closed_form_gathers_;
   std::map<Key, std::vector<InnerPhase>> phases_;
   std::map<Key, std::vector<InnerPhase>> merged_;
   std::map<Key, Bytes> payloads_;

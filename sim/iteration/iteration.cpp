@@ -44,7 +44,7 @@ constexpr Seconds kPrecision{2e-9};
 constexpr int kLoggedChain = 3;
 
 ir::RankBreakdown mean_over(int iterations, ir::RankBreakdown parts) {
-  for (Nanoseconds* part : {&parts.compute, &parts.tensor_parallel, &parts.pipeline,
+  for (Nanoseconds* part : {&parts.compute, &parts.tensor_parallel, &parts.zero, &parts.pipeline,
                             &parts.data_parallel, &parts.optimizer, &parts.bubble}) {
     part->count /= iterations;
   }
@@ -61,14 +61,15 @@ models::Breakdown mean_breakdown(const ir::Program& program,
     devices += weight;
     mean.compute += weight * to_seconds(ranks[r].compute);
     mean.tensor_parallel += weight * to_seconds(ranks[r].tensor_parallel);
+    mean.zero += weight * to_seconds(ranks[r].zero);
     mean.pipeline += weight * to_seconds(ranks[r].pipeline);
     mean.data_parallel += weight * to_seconds(ranks[r].data_parallel);
     mean.optimizer += weight * to_seconds(ranks[r].optimizer);
     mean.bubble += weight * to_seconds(ranks[r].bubble);
   }
   if (devices == 0) return mean;
-  for (Seconds* part : {&mean.compute, &mean.tensor_parallel, &mean.pipeline, &mean.data_parallel,
-                        &mean.optimizer, &mean.bubble}) {
+  for (Seconds* part : {&mean.compute, &mean.tensor_parallel, &mean.zero, &mean.pipeline,
+                        &mean.data_parallel, &mean.optimizer, &mean.bubble}) {
     *part *= 1 / devices;
   }
   return mean;
@@ -236,10 +237,11 @@ std::vector<ir::Span> IterationSimulator::Impl::spans_of(const ir::Program& prog
     const OpId id{static_cast<std::int32_t>(i)};
     const Seconds begins = engine.start_time(tasks.first(id)) - origin;
     const Seconds ends = engine.end_time(tasks.last(id)) - origin;
-    ir::Span span{rank, id, to_instant(begins), to_instant(ends), {}, tasks.payload(id)};
+    ir::Span span{rank, id, to_instant(begins), to_instant(ends), {}, tasks.payload(id), {}};
     if (program.ops[i].inner != ir::kNone) {
       const Instant computed = std::min(to_instant(begins + tasks.computed(id)), span.end);
       span.inner = span.end - computed;
+      span.gathers = std::min(to_nanoseconds(tasks.gathered(id)), span.inner);
     }
     spans.push_back(span);
   }

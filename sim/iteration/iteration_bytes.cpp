@@ -16,8 +16,8 @@ void each_part(Codec& codec, Result& result) {
   codec.number(result.settled);
   codec.number(result.simulated_pipelines);
   auto& mean = result.breakdown;
-  for (auto* part : {&mean.compute, &mean.tensor_parallel, &mean.pipeline, &mean.data_parallel,
-                     &mean.optimizer, &mean.bubble}) {
+  for (auto* part : {&mean.compute, &mean.tensor_parallel, &mean.zero, &mean.pipeline,
+                     &mean.data_parallel, &mean.optimizer, &mean.bubble}) {
     codec.number(part->value);
   }
   for (auto* work : {&result.work.timers, &result.work.flows, &result.work.barriers}) {
@@ -26,8 +26,8 @@ void each_part(Codec& codec, Result& result) {
   codec.list(result.pipeline_times, [&](auto& time) { codec.number(time.value); });
   codec.list(result.peak_memory, [&](auto& peak) { codec.number(peak.value); });
   codec.list(result.ranks, [&](auto& rank) {
-    for (auto* part : {&rank.compute, &rank.tensor_parallel, &rank.pipeline, &rank.data_parallel,
-                       &rank.optimizer, &rank.bubble}) {
+    for (auto* part : {&rank.compute, &rank.tensor_parallel, &rank.zero, &rank.pipeline,
+                       &rank.data_parallel, &rank.optimizer, &rank.bubble}) {
       codec.number(part->count);
     }
   });

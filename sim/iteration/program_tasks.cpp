@@ -185,7 +185,8 @@ double ProgramTasks::factor(const ir::Op& op, std::uint32_t position) const {
 Seconds ProgramTasks::compute(OpId id) const {
   const ir::Op& op = program_.op(id);
   if (!ir::is_compute(op.kind)) return {};
-  const std::size_t slot = op.rank.index() * ir::kStreams;  // compute is the first stream
+  if (op.kind == ir::OpKind::host) return prices_.compute(id);  // no device is at work
+  const std::size_t slot = op.rank.index() * ir::kStreams;      // compute is the first stream
   const auto position = static_cast<std::uint32_t>(id.index()) - program_.stream_begin[slot];
   return factor(op, position) * prices_.compute(id);
 }
@@ -197,6 +198,21 @@ Seconds ProgramTasks::computed(OpId id) {
   const Seconds time = engine_.end_time(own) - engine_.start_time(own);
   const bool alone = op.match == ir::kNone || at(program_.op_groups, op.match).member_count == 1;
   return mode_ == InnerMode::closed_form && alone ? time - inner_.closed_form(op.inner) : time;
+}
+
+Seconds ProgramTasks::gathered(OpId id) {
+  const ir::Op& op = program_.op(id);
+  if (op.inner == ir::kNone || !inner_.gathers(op.inner)) return {};
+  if (mode_ == InnerMode::closed_form) return inner_.closed_form_gathers(op.inner);
+  const OpId first =
+      op.match == ir::kNone ? id : program_.members_of(at(program_.op_groups, op.match)).front();
+  const auto found = gathers_.find(first.value);
+  if (found == gathers_.end()) return {};
+  Seconds time;
+  for (const Gather& gather : found->second) {
+    time += gather.share * (engine_.end_time(gather.last) - engine_.end_time(gather.before));
+  }
+  return time;
 }
 
 Bytes ProgramTasks::payload(OpId id) {
@@ -264,6 +280,15 @@ TaskId ProgramTasks::add_phase(const InnerPhase& phase, TaskId start) {
   return end;
 }
 
+TaskId ProgramTasks::add_phase(const InnerPhase& phase, TaskId start,
+                               std::span<const OpId> op_group) {
+  const TaskId last = add_phase(phase, start);
+  if (phase.gathers > 0 && last != start) {
+    gathers_[op_group.front().value].push_back({start, last, phase.gathers});
+  }
+  return last;
+}
+
 void ProgramTasks::add_merged(std::span<const OpId> op_group, std::int32_t inner) {
   const TaskId met = op_group.size() > 1 ? barrier() : TaskId{};
   TaskId after = met;
@@ -275,7 +300,7 @@ void ProgramTasks::add_merged(std::span<const OpId> op_group, std::int32_t inner
     if (!met.valid()) after = own;
   }
   for (const InnerPhase& phase : inner_.merged(inner, ranks_of(op_group))) {
-    after = add_phase(phase, after);
+    after = add_phase(phase, after, op_group);
   }
   for (std::size_t i = 0; i < op_group.size(); ++i) set(op_group[i], group_tasks_[i], after);
 }
@@ -299,7 +324,7 @@ void ProgramTasks::add_per_block(std::span<const OpId> op_group, std::int32_t in
       // Rarer collectives are spread evenly over the repetitions.
       const std::int64_t before = std::int64_t{i} * phase.count / repetitions;
       const std::int64_t until = (std::int64_t{i} + 1) * phase.count / repetitions;
-      for (std::int64_t j = before; j < until; ++j) after = add_phase(phase, after);
+      for (std::int64_t j = before; j < until; ++j) after = add_phase(phase, after, op_group);
     }
   }
   for (std::size_t i = 0; i < op_group.size(); ++i) set(op_group[i], group_tasks_[i], after);

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,9 @@ class ProgramTasks {
   TaskId last(OpId op) const { return ends(op).last; }
   /// After the run: how long the op computed, without its inner collectives and the wait for them.
   Seconds computed(OpId op);
+  /// After the run: what of its inner collectives gathered sharded parameters. Collectives over the
+  /// same edges share the time of their flows by their bytes.
+  Seconds gathered(OpId op);
   /// As ir::Span::bytes: what a communication op carries; the tensors of a compute op's inner
   /// collectives.
   Bytes payload(OpId op);
@@ -83,6 +87,8 @@ class ProgramTasks {
   void add_per_block(std::span<const OpId> op_group, std::int32_t inner);
   /// Runs the flows of a phase after `start` and returns what ends with the last one.
   TaskId add_phase(const InnerPhase& phase, TaskId start);
+  /// The same, noted for gathered() if the phase gathers parameters for the op group.
+  TaskId add_phase(const InnerPhase& phase, TaskId start, std::span<const OpId> op_group);
   void add_transfer(OpId id);
   void add_state(OpId id);
   void add_collective(const ir::Collective& collective);
@@ -135,6 +141,12 @@ class ProgramTasks {
     Seconds tail;  ///< All latency after its last byte.
   };
   std::vector<FoldedFlow> folded_flows_;
+  struct Gather {
+    TaskId before;
+    TaskId last;
+    double share = 1;  ///< Of the time between their ends.
+  };
+  std::unordered_map<std::int32_t, std::vector<Gather>> gathers_;  ///< By first op of an op group.
   std::vector<std::optional<Ends>> class_ends_;  ///< By class of collectives.
   SimulatedWork work_;
 };

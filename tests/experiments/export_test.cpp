@@ -30,7 +30,7 @@ struct Exported {
   bool has(const std::string& line) const { return text.find(line + "\n") != std::string::npos; }
 };
 
-Exported exported(const std::string& plan, models::Trainer to) {
+Exported exported(const std::string& plan, ExportTarget to) {
   const support::TempFolder folder;
   write_text_file(folder / "four.yaml", kFour);
   write_text_file(folder / "plan.yaml", "schema: orrery/plan/1\n" + plan);
@@ -69,7 +69,7 @@ std::string uneven_pipelines() {
 }
 
 TEST(Export, TorchtitanGetsUnevenStagesAsModules) {
-  const Exported file = exported(uneven_pipelines(), models::Trainer::torchtitan);
+  const Exported file = exported(uneven_pipelines(), ExportTarget::torchtitan);
   ASSERT_EQ(file.refused, "");
   EXPECT_TRUE(file.has("pipeline_parallel_degree = 2")) << file.text;
   EXPECT_TRUE(file.has("pipeline_parallel_schedule = \"1F1B\""));
@@ -88,22 +88,22 @@ TEST(Export, TorchtitanGetsUnevenStagesAsModules) {
 }
 
 TEST(Export, TorchtitanShardsAsZeroSays) {
-  const Exported three = exported(replicas(", zero: {stage: 3}"), models::Trainer::torchtitan);
+  const Exported three = exported(replicas(", zero: {stage: 3}"), ExportTarget::torchtitan);
   EXPECT_TRUE(three.has("data_parallel_shard_degree = 2")) << three.text << three.refused;
   EXPECT_TRUE(three.has("data_parallel_replicate_degree = 1"));
   EXPECT_TRUE(three.has("fsdp_reshard_after_forward = \"always\""));
   EXPECT_TRUE(three.has("tensor_parallel_degree = 2"));
   EXPECT_TRUE(three.has("local_batch_size = 2")) << "micro-batches are accumulated";
   EXPECT_TRUE(three.has("global_batch_size = 16"));
-  const Exported two = exported(replicas(", zero: {stage: 2}"), models::Trainer::torchtitan);
+  const Exported two = exported(replicas(", zero: {stage: 2}"), ExportTarget::torchtitan);
   EXPECT_TRUE(two.has("fsdp_reshard_after_forward = \"never\"")) << two.text << two.refused;
   EXPECT_NE(
-      exported(replicas(", zero: {stage: 1}"), models::Trainer::torchtitan).refused.find("ZeRO-1"),
+      exported(replicas(", zero: {stage: 1}"), ExportTarget::torchtitan).refused.find("ZeRO-1"),
       std::string::npos);
 }
 
 TEST(Export, DeepspeedGetsItsJson) {
-  const Exported file = exported(replicas(", zero: {stage: 3}"), models::Trainer::deepspeed);
+  const Exported file = exported(replicas(", zero: {stage: 3}"), ExportTarget::deepspeed);
   ASSERT_EQ(file.refused, "");
   const nlohmann::json json = nlohmann::json::parse(file.text);
   EXPECT_EQ(json["train_batch_size"], 16);
@@ -112,18 +112,18 @@ TEST(Export, DeepspeedGetsItsJson) {
   EXPECT_EQ(json["zero_optimization"]["stage"], 3);
   EXPECT_EQ(json["tensor_parallel"]["autotp_size"], 2);
   EXPECT_EQ(json["bf16"]["enabled"], true);
-  EXPECT_NE(exported(uneven_pipelines(), models::Trainer::deepspeed).refused.find("PipelineModule"),
+  EXPECT_NE(exported(uneven_pipelines(), ExportTarget::deepspeed).refused.find("PipelineModule"),
             std::string::npos);
 }
 
 TEST(Export, MegatronGetsItsFlagsAndRefusesZero3) {
-  const Exported file = exported(uneven_pipelines(), models::Trainer::megatron);
+  const Exported file = exported(uneven_pipelines(), ExportTarget::megatron);
   ASSERT_EQ(file.refused, "");
   EXPECT_TRUE(file.has("  --pipeline-model-parallel-size 2"));
   EXPECT_TRUE(file.has("  --pipeline-model-parallel-layout 'Et*5|t*7L'")) << file.text;
   EXPECT_TRUE(file.has("  --global-batch-size 8"));
   EXPECT_NE(
-      exported(replicas(", zero: {stage: 3}"), models::Trainer::megatron).refused.find("ZeRO-3"),
+      exported(replicas(", zero: {stage: 3}"), ExportTarget::megatron).refused.find("ZeRO-3"),
       std::string::npos);
 }
 

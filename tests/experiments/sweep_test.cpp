@@ -93,7 +93,7 @@ TEST(Sweep, PartsOfTheIterationAddUpToItsTime) {
   experiment.sweep(experiment.options(2));
   for (const auto& row : experiment.rows()) {
     double sum = 0;
-    for (const char* part : {"compute_s", "tensor_parallel_s", "pipeline_s", "data_parallel_s",
+    for (const char* part : {"compute_s", "tensor_parallel_s", "zero_s", "pipeline_s", "data_parallel_s",
                              "optimizer_s", "bubble_s"}) {
       sum += std::stod(row.at(part));
     }

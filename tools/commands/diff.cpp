@@ -40,6 +40,7 @@ std::string costs_text(const models::Evaluation& a, const models::Evaluation& b)
   row("  compute s", a.breakdown.compute.value, b.breakdown.compute.value, 4);
   row("  tensor parallelism s", a.breakdown.tensor_parallel.value,
       b.breakdown.tensor_parallel.value, 4);
+  row("  gathers of parameters (ZeRO-3) s", a.breakdown.zero.value, b.breakdown.zero.value, 4);
   row("  pipeline transfers s", a.breakdown.pipeline.value, b.breakdown.pipeline.value, 4);
   row("  data parallelism s", a.breakdown.data_parallel.value, b.breakdown.data_parallel.value, 4);
   row("  optimizer s", a.breakdown.optimizer.value, b.breakdown.optimizer.value, 4);

@@ -102,6 +102,7 @@ std::string main_difference(const models::Evaluation& other, const models::Evalu
   const std::pair<const char*, Seconds models::Breakdown::*> parts[] = {
       {"compute", &models::Breakdown::compute},
       {"tensor parallelism", &models::Breakdown::tensor_parallel},
+      {"gathers of parameters (ZeRO-3)", &models::Breakdown::zero},
       {"pipeline transfers", &models::Breakdown::pipeline},
       {"data parallelism", &models::Breakdown::data_parallel},
       {"optimizer", &models::Breakdown::optimizer},

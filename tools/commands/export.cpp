@@ -1,4 +1,4 @@
-/// orrery export: a plan in the words of a trainer.
+/// orrery export: a plan in the words of a trainer or of another simulator.
 #include <fmt/format.h>
 
 #include <stdexcept>
@@ -25,9 +25,9 @@ experiments::TextResult export_for(const experiments::ExportSettings& settings,
 
 extern const Command kExport;
 const Command kExport = command<export_for, print_text<experiments::ExportSettings>>(
-    "export", "Write a plan as flags and files of Megatron-LM, FlagScale, torchtitan or DeepSpeed",
+    "export", "Write a plan as files of trainers and simulators",
     "export experiments/hetu/plans/c2.yaml --to megatron --cluster hetu_32h20 --model hetu_32b "
     "--sequence-length 4096",
-    "Exit code 1: the trainer cannot run the plan; each reason is named.");
+    "Exit code 1: the target cannot run the plan; each reason is named.");
 
 }  // namespace orrery::tools

@@ -8,7 +8,7 @@ namespace orrery::tools {
 
 extern const Command kImport;
 const Command kImport = command<experiments::import_files, print_text<experiments::ImportSettings>>(
-    "import", "Read files of other systems: profiles, measurements, topologies",
+    "import", "Read files of other systems: profiles, measurements, topologies, recorded runs",
     "import metis-cluster tests/calibration/metis/hostfile "
     "tests/calibration/metis/clusterfile.json");
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "models/base/text.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/commands/tables.h"
@@ -102,11 +103,66 @@ std::string exports_text(const SimulateSettings& settings) {
   return text.empty() ? "" : "\n" + text;
 }
 
+std::string replay_text(const experiments::RecordedReplay& replay,
+                        const SimulateSettings& settings) {
+  Table times;
+  times.column("").number("s").number("against recorded");
+  const auto error = [](const std::optional<double>& share) {
+    return share ? fmt::format("{:+.2f} %", 100 * *share) : std::string("-");
+  };
+  if (replay.recorded) times.row({"recorded", seconds_cell(replay.recorded->value), ""});
+  times.row({"replayed, everything as long as it was", seconds_cell(replay.as_recorded.value),
+             error(replay.as_recorded_error)});
+  times.row({fmt::format("replayed, network of {} simulated", replay.cluster),
+             seconds_cell(replay.simulated.time.value), error(replay.simulated_error)});
+  std::string text = section(
+      fmt::format("{}: {}, {} on {} ranks{}", settings.plans.front(), replay.source,
+                  counted(static_cast<std::size_t>(replay.ops), "operation"),
+                  replay.ranks,
+                  replay.steps > 1 ? fmt::format(", {} training steps", replay.steps) : ""),
+      times.text(0, colors()));
+  for (const std::string& note : replay.notes) text += fmt::format("note: {}\n", note);
+  if (replay.what_if) {
+    text += fmt::format("\nwith what you changed (on {}): {} s, {:+.2f} % against the simulated\n",
+                        replay.what_if_cluster, seconds_cell(replay.what_if->time.value),
+                        100 * replay.change.value_or(0));
+    if (replay.expected) {
+      text += fmt::format("expected: {} s instead of the recorded {} s\n",
+                          seconds_cell(replay.expected->value),
+                          seconds_cell(replay.recorded->value));
+    }
+  }
+  Table parts;
+  parts.column("mean over ranks").number("simulated s");
+  if (replay.what_if) parts.number("changed s");
+  const auto row = [&](const char* name, Seconds experiments::ReplayedParts::*part) {
+    std::vector<std::string> cells = {name, seconds_cell((replay.simulated.parts.*part).value)};
+    if (replay.what_if) cells.push_back(seconds_cell((replay.what_if->parts.*part).value));
+    parts.row(cells);
+  };
+  using experiments::ReplayedParts;
+  row("kernels", &ReplayedParts::compute);
+  row("exposed collectives", &ReplayedParts::collectives);
+  row("exposed messages", &ReplayedParts::messages);
+  row("idle (host, other ranks)", &ReplayedParts::idle);
+  text += fmt::format("\n{}", section("Where the time goes", parts.text(2)));
+  const experiments::ReplayOnce& last = replay.what_if ? *replay.what_if : replay.simulated;
+  if (!last.busiest_links.empty()) {
+    text += fmt::format("\n{}", section("Busiest links", lines_text(last.busiest_links, 5)));
+  }
+  return text;
+}
+
 void print_simulation(const SimulateResult& result, const SimulateSettings& settings,
                       const SimulateView& view) {
   if (result.step) {
     print(section(fmt::format("{} on {}", settings.plans.front(), result.cluster),
                   step_text(*result.step)));
+    return;
+  }
+  if (result.recorded) {
+    print(replay_text(*result.recorded, settings));
+    print(exports_text(settings));
     return;
   }
   print(job_line(result.inputs.front()));
@@ -122,7 +178,7 @@ void print_simulation(const SimulateResult& result, const SimulateSettings& sett
 
 extern const Command kSimulate;
 const Command kSimulate = command<experiments::simulate, print_simulation, SimulateView>(
-    "simulate", "Simulate one iteration of plans",
+    "simulate", "Simulate one iteration of plans, or a recorded run with another network",
     "simulate experiments/hexiscale/case_study/plans/hexiscale.yaml --cluster hexiscale_case_study "
     "--model llama2_13b --sequence-length 4096");
 

@@ -313,13 +313,16 @@ std::string evaluation_text(const models::Evaluation& evaluation, const experime
   const std::string body = facts.text(2);
   text += body.substr(body.find('\n') + 1);
 
-  const std::pair<const char*, double> parts[] = {
+  std::vector<std::pair<const char*, double>> parts = {
       {"compute", evaluation.breakdown.compute.value},
       {"tensor parallelism", evaluation.breakdown.tensor_parallel.value},
       {"pipeline transfers", evaluation.breakdown.pipeline.value},
       {"data parallelism", evaluation.breakdown.data_parallel.value},
       {"optimizer", evaluation.breakdown.optimizer.value},
       {"bubble", evaluation.breakdown.bubble.value}};
+  if (const double zero = evaluation.breakdown.zero.value; zero > 0) {
+    parts.insert(parts.begin() + 2, {"gathers of parameters (ZeRO-3)", zero});
+  }
   double sum = 0;
   for (const auto& part : parts) sum += part.second;
   if (sum > 0) {

@@ -99,7 +99,7 @@ void bind_run_log(py::module_& m) {
   ORRERY_RECORD(m, ir::RunLog, "What happened when, op by op.", schema, program_hash, source,
                 generation, spans, iterations, memory, links, events, clocks);
   ORRERY_RECORD(m, ir::RankBreakdown, "Where the time of a rank's iteration goes, in ns.", compute,
-                tensor_parallel, pipeline, data_parallel, optimizer, bubble);
+                tensor_parallel, zero, pipeline, data_parallel, optimizer, bubble);
 }
 
 void bind_profile(py::module_& m) {
@@ -196,7 +196,7 @@ void bind_judgment(py::module_& m) {
   ORRERY_RECORD(m, models::Infeasible, "An expected no: the constraint, and a witness in words.",
                 constraint, witness);
   ORRERY_RECORD(m, models::Breakdown, "Where the time of an iteration goes, mean over devices.",
-                compute, tensor_parallel, pipeline, data_parallel, optimizer, bubble);
+                compute, tensor_parallel, zero, pipeline, data_parallel, optimizer, bubble);
   ORRERY_RECORD(m, models::Evaluation, "What a judge says of a plan.", iteration_time, memory,
                 breakdown, tokens_per_second, mfu, hfu, dollars_per_million_tokens, pipeline_times,
                 synchronization);

@@ -42,7 +42,7 @@ def main():
                 bottom += own[key]
             ours[(f"{configuration}, {name}", "computation")] = own["compute_seconds"]
             ours[(f"{configuration}, {name}", "communication")] = \
-                own["tensor_parallel_seconds"] + own["transfer_seconds"]
+                own["tensor_parallel_seconds"] + own["zero_seconds"] + own["transfer_seconds"]
             labels.append(f"{configuration}\n{name}")
     left.set_xticks(range(len(labels)), labels, fontsize=6)
     left.set_ylabel("Time in a step (s)")

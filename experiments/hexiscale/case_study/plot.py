@@ -91,7 +91,7 @@ def draw_times(axes, rows, published):
                 if row is None:
                     continue
                 end = 0.0
-                for column, part, color, hatch in style.BREAKDOWN:
+                for column, part, color, hatch in style.parts_of(rows):
                     axes.barh(y, row[column], 0.7, left=end, color=color, hatch=hatch,
                               edgecolor="black", linewidth=0.5,
                               label=part if column not in seen else None)

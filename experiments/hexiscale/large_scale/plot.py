@@ -93,7 +93,7 @@ def draw_breakdown(axes, rows):
             place += 0.25
         place += 0.6
     left = [0.0] * len(bars)
-    for column, label, color, hatch in style.BREAKDOWN:
+    for column, label, color, hatch in style.parts_of(rows):
         values = [statistics.mean(row[column] for row in runs) for _, _, runs in bars]
         axes.barh(places, values, 0.8, left=left, color=color, hatch=hatch, edgecolor="black",
                   linewidth=0.5, label=label)

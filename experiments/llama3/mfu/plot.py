@@ -18,7 +18,7 @@ def main():
     ours = {}
     for y, row in enumerate(rows):
         left = 0.0
-        for column, label, color, hatch in style.BREAKDOWN:
+        for column, label, color, hatch in style.parts_of(rows):
             axes.barh(y, row[column], 0.6, left=left, color=color, hatch=hatch, edgecolor="black",
                       linewidth=0.3, label=label if y == 0 else None)
             left += row[column]

@@ -71,7 +71,7 @@ TEST(SimulatorEvaluator, ReportsUtilizationThroughputAndPrice) {
       return "price";
     }
     const auto& b = e.breakdown;
-    const double sum = b.compute.value + b.tensor_parallel.value + b.pipeline.value +
+    const double sum = b.compute.value + b.tensor_parallel.value + b.zero.value + b.pipeline.value +
                        b.data_parallel.value + b.optimizer.value + b.bubble.value;
     if (!near(sum, e.iteration_time.value)) return "breakdown";
     if (!e.memory.fits()) return "memory";

@@ -80,11 +80,12 @@ function comparison(plans) {
 
 function stages(loads) {
   const share = (key) => (load) => load[key] / whole(load);
-  const whole = (l) => l.compute_seconds + l.tensor_parallel_seconds + l.transfer_seconds + l.bubble_seconds;
+  const whole = (l) => l.compute_seconds + l.tensor_parallel_seconds + l.zero_seconds + l.transfer_seconds + l.bubble_seconds;
   const column = (title, key) => ({title, value: share(key), show: (v) => percent(v)});
   return table([
     {title: 'pipeline', value: (l) => l.pipeline}, {title: 'stage', value: (l) => l.stage},
     column('computing', 'compute_seconds'), column('collectives inside passes', 'tensor_parallel_seconds'),
+    column('gathers (ZeRO-3)', 'zero_seconds'),
     column('transfers', 'transfer_seconds'), column('idle', 'bubble_seconds'),
   ], loads);
 }
