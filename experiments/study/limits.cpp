@@ -241,9 +241,13 @@ std::vector<std::string> substitute_notes(const models::Cluster& cluster, ir::Dt
     const std::optional<ir::Dtype> used = models::supported_dtype(gpu, dtype);
     if (!used || *used == dtype) continue;
     notes.push_back(
-        fmt::format("{} has no {}: it computes in {}, while memory and messages are "
-                    "counted as those of {}",
-                    gpu.name, ir::name_of(dtype), ir::name_of(*used), ir::name_of(dtype)));
+        dtype == ir::Dtype::fp8
+            ? fmt::format("{} has no fp8: its layers are computed in {}; what is stored and sent "
+                          "is bf16 everywhere, as in Transformer Engine",
+                          gpu.name, ir::name_of(*used))
+            : fmt::format("{} has no {}: it computes in {}, while memory and messages are "
+                          "counted as those of {}",
+                          gpu.name, ir::name_of(dtype), ir::name_of(*used), ir::name_of(dtype)));
   }
   return notes;
 }

@@ -112,6 +112,13 @@ std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t lo
     fits = whole && std::abs(wide) <= 0x1p53;  // above that, a double does not name one integer
     if (fits) value = static_cast<std::int64_t>(wide);
   }
+  // "128K" tokens are 131,072.
+  const char last = rest.empty() ? ' ' : rest.back();
+  const int shift = last == 'K' || last == 'k' ? 10 : last == 'M' ? 20 : 0;
+  if (!whole && fits && shift > 0 && end == rest.data() + rest.size() - 1) {
+    whole = true;
+    fits = !__builtin_mul_overflow(value, std::int64_t{1} << shift, &value);
+  }
   if (!whole) {
     error = {fmt::format("expected an integer, got {}", quote(text)), ""};
     return std::nullopt;

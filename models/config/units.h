@@ -38,7 +38,7 @@ struct TextError {
 /// Reads a finite decimal number ("8", "-2.5", "1e9"); the whole text must be the number.
 std::optional<double> parse_number(std::string_view text, TextError& error);
 
-/// Reads an integer within [low, high]; "1e9" counts as one, "1.5", "1.0" and "1_000" do not.
+/// Reads an integer within [low, high]: "1e9", "128K" (131,072), "1M"; not "1.5", "1.0", "1_000".
 std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t low,
                                           std::int64_t high, TextError& error);
 

@@ -238,7 +238,12 @@ Seconds Pricer::State::roofline(const BlockQuery& query) const {
   note(fmt::format("roofline: {} {} {} {}, efficiency {}, memory {:g}", type.name,
                    name_of(block.kind), name_of(query.pass), dtype_note(type), origin,
                    type.memory_efficiency));
-  const Seconds computing = work / (peak_flops(type, workload.dtype) * share);
+  Flops wide = workload.dtype == Dtype::fp8 ? work : Flops{};
+  if (block.kind == ir::BlockKind::transformer || block.kind == ir::BlockKind::moe) {
+    wide = std::min(wide, passes * query.samples / ranks * block.attention_flops);
+  }
+  const Seconds computing = (work - wide) / (peak_flops(type, workload.dtype) * share) +
+                            wide / (peak_flops(type, Dtype::bf16) * share);
   const Seconds moving = moved / (type.memory_bandwidth * type.memory_efficiency);
   return std::max(computing, moving) + type.launch;
 }

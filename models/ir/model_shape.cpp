@@ -13,9 +13,8 @@ Bytes size_of(Dtype dtype) {
       return 4_B;
     case Dtype::fp16:
     case Dtype::bf16:
-      return 2_B;
     case Dtype::fp8:
-      return 1_B;
+      return 2_B;
   }
   ORRERY_CHECK(false, "dtype {}", static_cast<int>(dtype));
 }

@@ -11,7 +11,7 @@ namespace orrery::ir {
 
 enum class Dtype { fp32, tf32, fp16, bf16, fp8, fp64 };
 
-/// Bytes of one element (tf32 is stored in four bytes).
+/// Bytes of an element as stored and sent: tf32 takes four, fp8 (in products only) two.
 Bytes size_of(Dtype dtype);
 
 enum class BlockKind {

@@ -125,8 +125,8 @@ std::vector<Ranking::Candidate> Ranking::walk(int evaluate_top, SearchReport& re
     }
   }
   if (evaluate_top != 1) {
-    report.notes.push_back(fmt::format("{} of the best {} plans were judged by the evaluator ({})",
-                                       report.judged, offers_.size(), input_.evaluator.name()));
+    report.notes.push_back(fmt::format("the {} judged the top {} of {} candidate plans",
+                                       input_.evaluator.name(), report.judged, offers_.size()));
   }
   return fitting;
 }

@@ -1,9 +1,16 @@
 // Readers of files and of the command line.
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "calibration/importers/chakra.h"
+#include "calibration/importers/kineto.h"
 #include "calibration/importers/metis.h"
 #include "calibration/importers/nccl_tests.h"
 #include "calibration/importers/node_topology.h"
@@ -124,6 +131,28 @@ void import(Input input) {
     calibration::import_metis_cluster(hosts.path(), cluster.path(), {{"", "H100-80GB"}},
                                       calibration::BandwidthUnit::gigabytes, library(), d);
   }
+}
+
+void recorded_run(Input input) {
+  // Importers read folders.
+  static const std::filesystem::path folder = [] {
+    std::string name = (std::filesystem::temp_directory_path() / "orrery-fuzz-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    return std::filesystem::path(name);
+  }();
+  const Chosen chosen = choose(input);
+  const std::filesystem::path file =
+      folder / (chosen.reader == "chakra" ? "trace.0.et" : "trace.0.json");
+  std::ofstream(file, std::ios::binary) << chosen.content;
+  config::Diagnostics d;
+  const calibration::RecordedRun run = chosen.reader == "chakra"
+                                           ? calibration::read_chakra(folder.string(), d)
+                                           : calibration::read_kineto(folder.string(), d);
+  if (d.empty()) {
+    const calibration::RecordedProgram made = calibration::to_program(run, 1, d);
+    if (d.empty()) calibration::replayed_as_recorded(made.program, made.log);
+  }
+  std::filesystem::remove(file);
 }
 
 void command_line(Input input) {

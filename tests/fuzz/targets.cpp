@@ -9,7 +9,7 @@
 namespace orrery::fuzz {
 
 std::span<const Target> targets() {
-  static constexpr std::array<Target, 13> all = {
+  static constexpr std::array<Target, 14> all = {
       Target{"validate", "YAML of every kind, traces, programs and logs, as orrery validate",
              validate},
       Target{"document", "cluster, model, job, plan, profile; the first line names one", document},
@@ -18,6 +18,7 @@ std::span<const Target> targets() {
       Target{"trace", "traces", trace},
       Target{"trace_import", "trace formats of others; the first line names one", trace_import},
       Target{"import", "profiles and topologies of others; the first line names one", import},
+      Target{"recorded_run", "a rank's trace; the first line says whose", recorded_run},
       Target{"command_line", "arguments, one a line", command_line},
       Target{"handshake", "a stranger's side of the handshake, both ways", handshake},
       Target{"frames", "frames of a rank that has the keys", frames},

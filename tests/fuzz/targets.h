@@ -24,6 +24,7 @@ void run_log(Input input);
 void trace(Input input);
 void trace_import(Input input);
 void import(Input input);
+void recorded_run(Input input);
 void command_line(Input input);
 void handshake(Input input);
 void frames(Input input);

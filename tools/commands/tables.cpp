@@ -276,7 +276,7 @@ void add_pipelines(const models::Evaluation& evaluation, bool full, Table& facts
 /// What tokens cost: the GPUs that the plan uses, and the whole cluster where that is more.
 void add_prices(Dollars used, const models::Cluster& cluster, const ir::Plan& plan, Table& facts) {
   const std::vector<DeviceId> devices = ir::devices_of(plan);
-  facts.row({"price", fmt::format("{:.3f}", used.value), "$ per million tokens (list prices)"});
+  facts.row({"cost", fmt::format("${:.3f}", used.value), "per million tokens (list prices)"});
   if (std::ssize(devices) == cluster.size()) return;
   DollarsPerSecond plan_rate, cluster_rate;
   for (const DeviceId device : devices) plan_rate += *cluster.gpu(device).price;
@@ -285,8 +285,8 @@ void add_prices(Dollars used, const models::Cluster& cluster, const ir::Plan& pl
     if (!price) return;
     cluster_rate += *price;
   }
-  facts.row({"price of the cluster", fmt::format("{:.3f}", used.value * (cluster_rate / plan_rate)),
-             fmt::format("$ per million tokens, idle GPUs paid as well ({} of {} used)",
+  facts.row({"cost of the cluster", fmt::format("${:.3f}", used.value * (cluster_rate / plan_rate)),
+             fmt::format("per million tokens, idle GPUs paid as well ({} of {} used)",
                          devices.size(), cluster.size())});
 }
 
@@ -308,7 +308,7 @@ std::string evaluation_text(const models::Evaluation& evaluation, const experime
   if (evaluation.dollars_per_million_tokens) {
     add_prices(*evaluation.dollars_per_million_tokens, run.cluster, plan, facts);
   } else {
-    facts.row({"price", "-", "(a GPU type has no price)"});
+    facts.row({"cost", "-", "(a GPU type has no price)"});
   }
   const std::string body = facts.text(2);
   text += body.substr(body.find('\n') + 1);

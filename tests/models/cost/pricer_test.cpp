@@ -132,6 +132,23 @@ TEST_F(RoundNumbers, MissingDtypeIsReplacedAndReported) {
             "memory 0.5");
 }
 
+TEST_F(RoundNumbers, Fp8IsForProductsOfLayersAndStoresBf16) {
+  cluster_.gpu_types[0].peak[ir::Dtype::fp8] = 200_TFLOPS;
+  workload_.blocks[1].memory_traffic = {};
+  workload_.blocks[3].memory_traffic = {};
+  const double bf16 = price(layer());
+  workload_.dtype = ir::Dtype::fp8;
+  EXPECT_DOUBLE_EQ(bf16, 1.0);
+  EXPECT_DOUBLE_EQ(price(layer()), 0.45 + 0.1);  // attention as before
+  BlockQuery head = layer();
+  head.block = {3};
+  EXPECT_DOUBLE_EQ(price(head), 1.0);
+  workload_.blocks[1].forward_flops = {1};
+  EXPECT_DOUBLE_EQ(price(layer()), 0.4);  // weights of two bytes
+  cluster_.gpu_types[0].peak.erase(ir::Dtype::fp8);
+  EXPECT_DOUBLE_EQ(price(head), 1.0);
+}
+
 TEST_F(RoundNumbers, ImbalanceSlowsTheExpertsOfAMoeBlock) {
   Block& block = workload_.blocks[1];
   block.kind = ir::BlockKind::moe;

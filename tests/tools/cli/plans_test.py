@@ -123,6 +123,33 @@ class Simulate(Case):
         self.assertGreater(self.seconds(HEXISCALE, "--straggler", "2=2"), 1.05 * base)
         self.assertGreater(self.seconds(HEXISCALE, "--slow-link", "a800/nic0/up=20"), 1.05 * base)
 
+    def test_gathers_of_zero_3_are_a_part_of_their_own(self):
+        plan = {"schema": "orrery/plan/1", "pipelines": [
+            {"micro_batches": 2, "micro_batch_size": 1, "stages": [{"segments": [
+                {"blocks": "0-33", "zero": {"stage": 3},
+                 "groups": [{"devices": [device], "tensor_parallel": 1, "samples": 1}]}]}]}
+            for device in range(8)]}
+        path = self.write("sharded.yaml", yaml.safe_dump(plan))
+        for mode in ("closed_form", "aggregated", "per_block"):
+            found = self.document("simulate", path, "-c", "a100_8", "-m", "llama2_7b", "-s", "4K",
+                                  "--inner", mode)
+            parts = found["plans"][0]["evaluation"]
+            self.assertEqual(parts["tensor_parallel_seconds"], 0)
+            self.assertGreater(parts["zero_seconds"], 0.1)
+        text = self.succeed("simulate", path, "-c", "a100_8", "-m", "llama2_7b", "-s", "4096")
+        self.assertIn("gathers of parameters (ZeRO-3)", text)
+        self.assertIn("per million tokens (list prices)", text)
+
+    def test_fp8_is_said_to_be_missing_and_stores_bf16(self):
+        job = ["-c", "a100_8", "-m", "llama2_7b", "-s", "4096", "-b", "32", "-p", "megatron_grid"]
+        made = orrery("plan", *job, "--dtype", "fp8", "--json")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn("A100-80GB has no fp8: its layers are computed in bf16", made.stderr)
+        parts = [json.loads(text)["planners"][0]["evaluation"]
+                 for text in (made.stdout, self.succeed("plan", *job, "--json"))]
+        self.assertEqual(parts[0]["memory"], parts[1]["memory"])
+        self.assertEqual(parts[0]["iteration_seconds"], parts[1]["iteration_seconds"])
+
     def test_what_if_the_hardware_were_other(self):
         base = self.seconds(HEXISCALE)
         self.assertGreater(self.seconds(HEXISCALE, "--scale-network", "0.1"), 1.05 * base)
