@@ -99,9 +99,9 @@ std::vector<std::size_t> middle_steps(const Sides& sides) {
 
 constexpr std::size_t kComponents = 8;
 constexpr std::size_t kZero = 3;
-constexpr const char* kComponentNames[kComponents] = {
-    "forward",  "backward",      "tensor_parallel", "zero",
-    "pipeline", "data_parallel", "optimizer",       "bubble"};
+constexpr const char* kComponentNames[kComponents] = {"forward",   "backward", "tensor_parallel",
+                                                      "zero",      "pipeline", "data_parallel",
+                                                      "optimizer", "bubble"};
 
 /// Adds the mean over ranks of one step, times `weight`.
 void add_parts(const std::vector<RankParts>& ranks, double weight, double (&sums)[kComponents]) {

@@ -183,13 +183,11 @@ class ChakraReader {
         read_message(number, node, op);
         break;
       default:
-        fail(node,
-             fmt::format("nodes of type {} ({}) cannot be replayed", node.type,
-                         node.type == 2   ? "memory load"
-                         : node.type == 3 ? "memory store"
-                         : node.type < kNamedChakraTypes
-                             ? "storage, batch or checkpoint"
-                             : "unknown"));
+        fail(node, fmt::format("nodes of type {} ({}) cannot be replayed", node.type,
+                               node.type == 2                  ? "memory load"
+                               : node.type == 3                ? "memory store"
+                               : node.type < kNamedChakraTypes ? "storage, batch or checkpoint"
+                                                               : "unknown"));
     }
     return op;
   }
@@ -296,11 +294,11 @@ std::vector<std::string> rank_files(const std::string& folder, const std::string
   for (const auto& [rank, path] : found) {
     if (rank != static_cast<std::int64_t>(files.size())) {
       const bool twice = rank < static_cast<std::int64_t>(files.size());
-      diagnostics.add({path, 0, 0},
-                      twice ? fmt::format("is a second file of rank {}", rank)
-                            : fmt::format("is of rank {}, and there is no file of rank {}", rank,
-                                          files.size()),
-                      "one file for each rank from 0");
+      diagnostics.add(
+          {path, 0, 0},
+          twice ? fmt::format("is a second file of rank {}", rank)
+                : fmt::format("is of rank {}, and there is no file of rank {}", rank, files.size()),
+          "one file for each rank from 0");
       return {};
     }
     files.push_back(path);

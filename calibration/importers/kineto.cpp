@@ -54,10 +54,10 @@ std::optional<std::int64_t> whole_at(const Event& object, const char* key) {
 /// Bytes of an element; 0 for a name that is not known.
 int size_of_dtype(const std::string& name) {
   static const std::map<std::string, int> sizes = {
-      {"Float", 4}, {"float", 4},   {"Double", 8},   {"double", 8}, {"Half", 2},
+      {"Float", 4}, {"float", 4},    {"Double", 8},   {"double", 8}, {"Half", 2},
       {"half", 2},  {"BFloat16", 2}, {"bfloat16", 2}, {"Byte", 1},   {"byte", 1},
-      {"Char", 1},  {"char", 1},    {"Short", 2},    {"short", 2},  {"Int", 4},
-      {"int", 4},   {"Long", 8},    {"long", 8},     {"Bool", 1},   {"bool", 1}};
+      {"Char", 1},  {"char", 1},     {"Short", 2},    {"short", 2},  {"Int", 4},
+      {"int", 4},   {"Long", 8},     {"long", 8},     {"Bool", 1},   {"bool", 1}};
   if (name.starts_with("Float8")) return 1;
   const auto found = sizes.find(name);
   return found == sizes.end() ? 0 : found->second;
@@ -135,14 +135,12 @@ class FileReader {
         fail("has no traceEvents", "a trace of torch.profiler's export_chrome_trace");
         return false;
       }
-      if (const auto info = root.find("distributedInfo");
-          info != root.end() && info->is_object()) {
+      if (const auto info = root.find("distributedInfo"); info != root.end() && info->is_object()) {
         take_distributed(*info);
       }
     } catch (const nlohmann::json::parse_error& error) {
-      diagnostics_.add(
-          config::position_of_byte(path_, text, error.byte > 0 ? error.byte - 1 : 0),
-          "is no JSON");
+      diagnostics_.add(config::position_of_byte(path_, text, error.byte > 0 ? error.byte - 1 : 0),
+                       "is no JSON");
       return false;
     } catch (const nlohmann::json::exception&) {
       fail("has a number that is out of range");
@@ -188,10 +186,10 @@ class FileReader {
     const std::string name = text_at(event, "name");
     if (!at || !(std::abs(*at) < kLatestMicroseconds) ||
         !(length >= 0 && length < kLatestMicroseconds)) {
-      return fail_once(bad_times_,
-                       fmt::format("traceEvents[{}] ({}) has no time, or one out of range",
-                                   events_ - 1, name),
-                       "");
+      return fail_once(
+          bad_times_,
+          fmt::format("traceEvents[{}] ({}) has no time, or one out of range", events_ - 1, name),
+          "");
     }
     const std::int64_t start = std::llround(*at * 1e3);
     const std::int64_t duration = std::llround(length * 1e3);
@@ -204,16 +202,15 @@ class FileReader {
       work.op.start = {start};
       work.op.duration = {duration};
       const auto stream = whole_at(args, "stream");
-      work.op.stream = std::max<std::int64_t>(
-          0, stream ? *stream : whole_at(event, "tid").value_or(0));
+      work.op.stream =
+          std::max<std::int64_t>(0, stream ? *stream : whole_at(event, "tid").value_or(0));
       work.correlation = whole_at(args, "correlation").value_or(-1);
       work.communication = cat == "kernel" && is_nccl(name);
       if (work.communication) collectives_.emplace_back(work_.size(), args);
       work_.push_back(std::move(work));
       return;
     }
-    if (cat == "cuda_runtime" || cat == "cuda_driver" || cat == "hip_runtime" ||
-        cat == "runtime") {
+    if (cat == "cuda_runtime" || cat == "cuda_driver" || cat == "hip_runtime" || cat == "runtime") {
       Call call{start, start + duration, whole_at(args, "correlation").value_or(-1), {}};
       if (name.find("Synchronize") != std::string::npos) {
         call.kind = Call::Kind::synchronize;
@@ -281,9 +278,8 @@ class FileReader {
       work.after_wait = waits;
       waits = false;
     }
-    const auto unlaunched = std::count_if(work_.begin(), work_.end(), [](const Work& work) {
-      return work.launched == INT64_MIN;
-    });
+    const auto unlaunched = std::count_if(
+        work_.begin(), work_.end(), [](const Work& work) { return work.launched == INT64_MIN; });
     if (unlaunched > 0) left_out_["launches of GPU work"] = unlaunched;
   }
 
@@ -327,9 +323,9 @@ class FileReader {
           std::find_if(std::begin(kCollectives), std::end(kCollectives),
                        [&](const auto& known) { return name.find(known.part) != name.npos; });
       if (found == std::end(kCollectives)) {
-        return fail(fmt::format("{}: '{}' cannot be replayed", op.name,
-                                text_at(args, "Collective name")),
-                    name == "coalesced" ? "send and receive one by one (no batch_isend_irecv)" : "");
+        return fail(
+            fmt::format("{}: '{}' cannot be replayed", op.name, text_at(args, "Collective name")),
+            name == "coalesced" ? "send and receive one by one (no batch_isend_irecv)" : "");
       }
       op.kind = ir::OpKind::collective;
       op.collective = found->kind;
@@ -367,9 +363,8 @@ class FileReader {
         if (kernel && work_[*kernel].end() <= work.start()) work.op.after.push_back(*kernel);
       } else if (work.after_wait) {
         const auto ended =
-            std::find_if(communications.rbegin(), communications.rend(), [&](std::uint32_t other) {
-              return work_[other].end() <= work.start();
-            });
+            std::find_if(communications.rbegin(), communications.rend(),
+                         [&](std::uint32_t other) { return work_[other].end() <= work.start(); });
         if (ended != communications.rend()) work.op.after.push_back(*ended);
       }
       if (work.communication) {
@@ -406,8 +401,9 @@ class FileReader {
     const std::int64_t patience = work.launched > ready ? kLaunchLatency : kKernelGap;
     ready = std::max(ready, work.launched);
     if (ready == INT64_MIN || work.start() - ready <= patience) return;
-    auto at = std::upper_bound(by_end.begin(), by_end.end(), work.start(),
-                               [&](std::int64_t when, auto other) { return when < work_[other].end(); });
+    auto at =
+        std::upper_bound(by_end.begin(), by_end.end(), work.start(),
+                         [&](std::int64_t when, auto other) { return when < work_[other].end(); });
     while (at != by_end.begin()) {
       const std::uint32_t other = *--at;
       const Work& before = work_[other];
@@ -554,10 +550,10 @@ RecordedRun read_kineto(const std::string& folder, config::Diagnostics& diagnost
     for (std::size_t i = 0; i < files.size(); ++i) {
       const std::int64_t rank = *readers[i].rank();
       if (rank < 0 || rank >= static_cast<std::int64_t>(files.size())) {
-        diagnostics.add({files[i], 0, 0},
-                        fmt::format("is of rank {}, and the folder has {} traces", rank,
-                                    files.size()),
-                        "one trace for each rank from 0");
+        diagnostics.add(
+            {files[i], 0, 0},
+            fmt::format("is of rank {}, and the folder has {} traces", rank, files.size()),
+            "one trace for each rank from 0");
         return run;
       }
       std::size_t& at = place[static_cast<std::size_t>(rank)];
@@ -582,8 +578,8 @@ RecordedRun read_kineto(const std::string& folder, config::Diagnostics& diagnost
   std::vector<std::string> rest;
   for (const auto& [what, count] : left_out) rest.push_back(fmt::format("{} {}", count, what));
   if (!rest.empty()) {
-    run.notes.push_back(fmt::format(
-        "left out: {} (host time is what lies between launches)", fmt::join(rest, ", ")));
+    run.notes.push_back(fmt::format("left out: {} (host time is what lies between launches)",
+                                    fmt::join(rest, ", ")));
   }
   if (guessed > 0) {
     run.notes.push_back(

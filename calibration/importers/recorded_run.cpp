@@ -26,8 +26,8 @@ struct At {
 
 /// Ops of several ranks that start and end together.
 struct Meeting {
-  std::vector<At> members;           ///< Of a collective in the order of its group; send, recv.
-  std::vector<std::int64_t> ranks;   ///< The group.
+  std::vector<At> members;          ///< Of a collective in the order of its group; send, recv.
+  std::vector<std::int64_t> ranks;  ///< The group.
   ir::CollectiveKind collective{};
   Bytes bytes;  ///< Full tensor, or the message.
 };
@@ -93,8 +93,7 @@ class Builder {
   void place_ranks() {
     std::vector<std::int64_t> taken;
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
-      const std::int64_t device =
-          run_.ranks[r].device.value_or(static_cast<std::int64_t>(r));
+      const std::int64_t device = run_.ranks[r].device.value_or(static_cast<std::int64_t>(r));
       if (device < 0 || device >= devices_) {
         fail(r, fmt::format("rank {} is on device {} of a cluster of {}", r, device, devices_),
              "name a cluster with as many GPUs as the run had");
@@ -142,9 +141,10 @@ class Builder {
     std::size_t count = 0;
     for (const std::int64_t rank : ranks) {
       if (rank < 0 || as_size(rank) >= run_.ranks.size()) {
-        return fail(first_rank, fmt::format("process group '{}' has rank {}, of which there is no "
-                                            "trace",
-                                            group, rank),
+        return fail(first_rank,
+                    fmt::format("process group '{}' has rank {}, of which there is no "
+                                "trace",
+                                group, rank),
                     "give the traces of all ranks");
       }
       const auto of = by_rank.find(rank);
@@ -190,8 +190,8 @@ class Builder {
         if (!ir::is_transfer(one.kind)) continue;
         const auto self = static_cast<std::int64_t>(r);
         if (one.peer < 0 || as_size(one.peer) >= run_.ranks.size() || one.peer == self) {
-          fail(r, fmt::format("{}: its peer is rank {} of {}", one.name, one.peer,
-                              run_.ranks.size()));
+          fail(r,
+               fmt::format("{}: its peer is rank {} of {}", one.name, one.peer, run_.ranks.size()));
           continue;
         }
         const bool sends = one.kind == ir::OpKind::send;
@@ -203,8 +203,9 @@ class Builder {
       const auto& [source, destination, tag] = key;
       const auto& [sends, receives] = ends;
       if (sends.size() != receives.size()) {
-        fail(as_size(source), fmt::format("{} messages to rank {} with tag {}, which takes {}",
-                                          sends.size(), destination, tag, receives.size()),
+        fail(as_size(source),
+             fmt::format("{} messages to rank {} with tag {}, which takes {}", sends.size(),
+                         destination, tag, receives.size()),
              "the traces must cover the same steps");
         continue;
       }
@@ -216,7 +217,8 @@ class Builder {
   }
 
   void index_meetings() {
-    for (const RecordedRank& rank : run_.ranks) meeting_of_.emplace_back(rank.ops.size(), kNoMeeting);
+    for (const RecordedRank& rank : run_.ranks)
+      meeting_of_.emplace_back(rank.ops.size(), kNoMeeting);
     for (std::size_t m = 0; m < meetings_.size(); ++m) {
       for (const At at : meetings_[m].members) meeting_of_[at.rank][at.op] = m;
     }
@@ -325,9 +327,8 @@ class Builder {
       const std::size_t m = meeting_of_[r][i];
       if (m == kNoMeeting) {
         std::int64_t& free = states[r].free[stream_of(one)];
-        const std::int64_t start = one.stream < 0 && one.kind != ir::OpKind::host
-                                       ? when
-                                       : std::max(when, free);
+        const std::int64_t start =
+            one.stream < 0 && one.kind != ir::OpKind::host ? when : std::max(when, free);
         free = start + one.duration.count;
         starts_[r][i] = {start};
         end({r, i}, free);
@@ -474,9 +475,9 @@ class Builder {
         const std::size_t send = placed(meeting.members[0]);
         const std::size_t recv = placed(meeting.members[1]);
         const auto set = static_cast<std::int32_t>(program.transfer_sets.size());
-        program.transfer_sets.push_back({{program.ranks[meeting.members[0].rank].device,
-                                          program.ranks[meeting.members[1].rank].device,
-                                          meeting.bytes}});
+        program.transfer_sets.push_back(
+            {{program.ranks[meeting.members[0].rank].device,
+              program.ranks[meeting.members[1].rank].device, meeting.bytes}});
         for (const std::size_t i : {send, recv}) {
           placed_[i].op.transfers = set;
           placed_[i].op.bytes = meeting.bytes;
@@ -503,10 +504,9 @@ class Builder {
                                              ir::kNone});
       }
       const auto number = static_cast<std::int32_t>(program.collectives.size());
-      program.collectives.push_back(
-          {shape->second,
-           {static_cast<std::uint32_t>(program.members.size()),
-            static_cast<std::uint32_t>(meeting.members.size())}});
+      program.collectives.push_back({shape->second,
+                                     {static_cast<std::uint32_t>(program.members.size()),
+                                      static_cast<std::uint32_t>(meeting.members.size())}});
       for (const At member : meeting.members) {
         const std::size_t i = placed(member);
         placed_[i].op.match = number;
@@ -523,7 +523,7 @@ class Builder {
   std::vector<Meeting> meetings_;
   std::vector<std::vector<std::size_t>> meeting_of_;  ///< By rank and op.
   std::vector<std::vector<Instant>> starts_;          ///< By rank and op, on one clock.
-  std::vector<Placed> placed_;             ///< Those of the trace by rank, then its gaps.
+  std::vector<Placed> placed_;              ///< Those of the trace by rank, then its gaps.
   std::vector<std::size_t> first_of_rank_;  ///< Into placed_.
   RecordedProgram out_;
 };

@@ -176,8 +176,8 @@ class TraceWriter {
         const ir::CollectiveShape& shape = program_.shape_of(program_.collective_of(op));
         const ir::CollectiveShape::Part& part = shape.parts.front();
         return write_collective(std::move(node), shape.kind, shape.purpose, false, part.group,
-                                part.bytes, {}, program_.members_of(
-                                    program_.collective_of(op).members).size());
+                                part.bytes, {},
+                                program_.members_of(program_.collective_of(op).members).size());
       }
       case ir::OpTiming::storage:
         refuse("reading and writing checkpoints");
@@ -244,7 +244,8 @@ class TraceWriter {
     const auto count = static_cast<double>(devices.size());
     double size = bytes.value;
     if (kind == ir::CollectiveKind::all_gather) size /= count;
-    if (kind == ir::CollectiveKind::all_to_all) size = even_exchange(per_peer, bytes, devices.size());
+    if (kind == ir::CollectiveKind::all_to_all)
+      size = even_exchange(per_peer, bytes, devices.size());
     std::vector<std::int64_t> ranks;
     for (const DeviceId device : devices) ranks.push_back(number_of_device_.at(device));
     ORRERY_CHECK(members == 0 || members == devices.size(), "{} members of a group of {}", members,
@@ -336,10 +337,11 @@ std::vector<Dimension> dimensions_of(const std::vector<DeviceId>& devices, const
       dimension.latency = path.latency;
     } else if (!alike(dimension.bandwidth, bandwidth) ||
                !alike(dimension.latency.value, path.latency.value)) {
-      reasons.push_back(fmt::format("{}: {:.4g} GB/s and {:.3g} us, elsewhere {:.4g} GB/s and "
-                                    "{:.3g} us; its network is the same everywhere",
-                                    what, bandwidth / 1e9, path.latency.value * 1e6,
-                                    dimension.bandwidth / 1e9, dimension.latency.value * 1e6));
+      reasons.push_back(
+          fmt::format("{}: {:.4g} GB/s and {:.3g} us, elsewhere {:.4g} GB/s and "
+                      "{:.3g} us; its network is the same everywhere",
+                      what, bandwidth / 1e9, path.latency.value * 1e6, dimension.bandwidth / 1e9,
+                      dimension.latency.value * 1e6));
     }
   };
   for (const auto& [node, own] : nodes) {

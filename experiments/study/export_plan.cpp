@@ -342,8 +342,8 @@ std::string torchrun_script(const LoadedRun& run, const std::string& path) {
   for (const auto& [node, places] : nodes) {
     hosts.push_back(fmt::format("{}:{}", cluster.node(node).name, places.size()));
     for (const RankPlace& place : places) {
-      ranks.push_back(fmt::format("{}:{}:{}:{}", place.pipeline, place.stage, place.group,
-                                  place.position));
+      ranks.push_back(
+          fmt::format("{}:{}:{}:{}", place.pipeline, place.stage, place.group, place.position));
     }
   }
   std::vector<std::string> batches;
@@ -362,12 +362,13 @@ std::string torchrun_script(const LoadedRun& run, const std::string& path) {
     text += fmt::format("  {}) node_rank={} gpus={} processes={} ;;\n", cluster.node(node).name,
                         number++, fmt::join(gpus, ","), gpus.size());
   }
-  return text + fmt::format(
-      "  *) echo \"no ranks on $NODE\" >&2; exit 2 ;;\nesac\n\n"
-      "CUDA_VISIBLE_DEVICES=$gpus exec torchrun --nnodes {} --node-rank $node_rank \\\n"
-      "  --nproc-per-node $processes --master-addr \"${{MASTER_ADDR:?}}\" \\\n"
-      "  --master-port \"${{MASTER_PORT:-29500}}\" \"$@\"\n",
-      nodes.size());
+  return text +
+         fmt::format(
+             "  *) echo \"no ranks on $NODE\" >&2; exit 2 ;;\nesac\n\n"
+             "CUDA_VISIBLE_DEVICES=$gpus exec torchrun --nnodes {} --node-rank $node_rank \\\n"
+             "  --nproc-per-node $processes --master-addr \"${{MASTER_ADDR:?}}\" \\\n"
+             "  --master-port \"${{MASTER_PORT:-29500}}\" \"$@\"\n",
+             nodes.size());
 }
 
 /// The sizes of Llama that its code has configurations of.
@@ -475,7 +476,8 @@ std::string hexiscale_script(const LoadedRun& run, const std::string& path) {
   std::string text = fmt::format(
       "#!/usr/bin/env bash\n"
       "# {} of {} on {}, for HexiScale's code (FlashFlex). Written by orrery export.\n"
-      "# On each node, in its folder: NODE=<name> MASTER_ADDR=<address of {}> ./hexiscale.sh FLAGS\n"
+      "# On each node, in its folder: NODE=<name> MASTER_ADDR=<address of {}> ./hexiscale.sh "
+      "FLAGS\n"
       "# Learning rate, data and the number of iterations (--run-iter) are yours to add.\n"
       "set -euo pipefail\n\n"
       "case ${{NODE:?the name of this node}} in\n",
@@ -508,13 +510,13 @@ std::string hexiscale_script(const LoadedRun& run, const std::string& path) {
   }
   for (const std::string& flag : flags) text += "  " + flag + "\n";
   return text + fmt::format(
-      ")\n\nexport MASTER_ADDR=${{MASTER_ADDR:?}} MASTER_PORT=${{MASTER_PORT:-9998}} "
-      "WORLD_SIZE={}\n"
-      "for rank in $ranks; do\n"
-      "  RANK=${{rank%:*}} LOCAL_RANK=0 CUDA_VISIBLE_DEVICES=${{rank#*:}} \\\n"
-      "    python3 llama_train.py \"${{flags[@]}}\" \"$@\" &\n"
-      "done\nwait\n",
-      places.size());
+                    ")\n\nexport MASTER_ADDR=${{MASTER_ADDR:?}} MASTER_PORT=${{MASTER_PORT:-9998}} "
+                    "WORLD_SIZE={}\n"
+                    "for rank in $ranks; do\n"
+                    "  RANK=${{rank%:*}} LOCAL_RANK=0 CUDA_VISIBLE_DEVICES=${{rank#*:}} \\\n"
+                    "    python3 llama_train.py \"${{flags[@]}}\" \"$@\" &\n"
+                    "done\nwait\n",
+                    places.size());
 }
 
 std::string trainer_text(models::Trainer trainer, const LoadedRun& run, const std::string& path) {

@@ -13,14 +13,14 @@
 namespace orrery::experiments {
 
 enum class ExportTarget {
-  megatron,    ///< models::Trainer, as the next three.
+  megatron,  ///< models::Trainer, as the next three.
   flagscale,
   torchtitan,
   deepspeed,
-  hexiscale,   ///< HexiScale's public code (FlashFlex): uneven pipelines and degrees.
-  torchrun,    ///< Any plan: ranks, nodes and GPUs for a trainer of one's own.
-  chakra,      ///< Execution traces, one for each rank.
-  astra_sim,   ///< These, with the network.
+  hexiscale,  ///< HexiScale's public code (FlashFlex): uneven pipelines and degrees.
+  torchrun,   ///< Any plan: ranks, nodes and GPUs for a trainer of one's own.
+  chakra,     ///< Execution traces, one for each rank.
+  astra_sim,  ///< These, with the network.
 };
 std::vector<std::pair<ExportTarget, const char*>> enum_names(ExportTarget);
 

@@ -183,10 +183,10 @@ std::string summary_of(const calibration::RecordedRun& run, const calibration::R
                        const std::string& folder) {
   std::map<ir::OpKind, std::int64_t> counts;
   for (const ir::Op& op : out.program.ops) ++counts[op.kind];
-  std::string text = fmt::format(
-      "{} ranks, {} kernels, {} collectives, {} messages in {} process groups\n", run.ranks.size(),
-      counts[ir::OpKind::kernel], out.program.collectives.size(), counts[ir::OpKind::send],
-      out.program.groups.size());
+  std::string text =
+      fmt::format("{} ranks, {} kernels, {} collectives, {} messages in {} process groups\n",
+                  run.ranks.size(), counts[ir::OpKind::kernel], out.program.collectives.size(),
+                  counts[ir::OpKind::send], out.program.groups.size());
   for (const std::string& note : run.notes) text += fmt::format("note: {}\n", note);
   if (out.log.iterations.empty()) {
     text += "no start times: nothing to compare a replay with\n";

@@ -53,8 +53,7 @@ Recorded load_recorded(const std::string& path, config::Diagnostics& diagnostics
   const std::size_t before = diagnostics.problems().size();
   Recorded out;
   const fs::path folder = path;
-  out.folder =
-      config::load_file<RecordedFolder>((folder / kRecordedFile).string(), diagnostics);
+  out.folder = config::load_file<RecordedFolder>((folder / kRecordedFile).string(), diagnostics);
   if (diagnostics.problems().size() != before) return out;
   out.program = read_recorded<ir::Program>(
       folder / out.folder.program, [](const auto& bytes) { return ir::parse_program(bytes); },
@@ -114,9 +113,8 @@ ir::Program without_overlap(ir::Program program, const ir::RunLog& log) {
          i < program.stream_begin[(r + 1) * ir::kStreams]; ++i) {
       if (program.ops[i].kind != ir::OpKind::host) order.push_back({static_cast<std::int32_t>(i)});
     }
-    std::stable_sort(order.begin(), order.end(), [&](OpId a, OpId b) {
-      return start[a.index()] < start[b.index()];
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](OpId a, OpId b) { return start[a.index()] < start[b.index()]; });
     for (std::size_t i = 1; i < order.size(); ++i) after[order[i].index()].push_back(order[i - 1]);
   }
   program.dependencies.clear();
@@ -301,9 +299,8 @@ RecordedReplay replay_recorded(const std::string& folder, const JobSettings& job
        sim::find_problems(options, changed, models::Topology(changed, profile))) {
     diagnostics.add(own_at, problem);
   }
-  const ir::Program serial = overlap == Overlap::none
-                                 ? without_overlap(recorded.program, recorded.log)
-                                 : ir::Program{};
+  const ir::Program serial =
+      overlap == Overlap::none ? without_overlap(recorded.program, recorded.log) : ir::Program{};
   if (overlap == Overlap::none && !ir::find_defect(serial).empty()) {
     diagnostics.add(at_setting("overlap"),
                     "ranks began their communication in different orders: one at a time, they "
@@ -336,9 +333,8 @@ RecordedReplay replay_recorded(const std::string& folder, const JobSettings& job
     result.simulated_error = result.simulated.time / *result.recorded - 1;
   }
   if (asks && !call.cancellation.requested()) {
-    result.what_if =
-        replay_once(folder, overlap == Overlap::none ? serial : recorded.program,
-                    {recorded, own, changed, profile, options, exports});
+    result.what_if = replay_once(folder, overlap == Overlap::none ? serial : recorded.program,
+                                 {recorded, own, changed, profile, options, exports});
     result.what_if_cluster = changed.name;
     if (result.simulated.time.value > 0) {
       result.change = result.what_if->time / result.simulated.time - 1;

@@ -45,11 +45,11 @@ void describe(config::Visitor& v, StepTimes& times);
 struct SimulateResult {
   std::string cluster;
   std::string model;
-  std::vector<RunReport> plans;       ///< Of each file; of its first step.
-  std::vector<StepTimes> steps;       ///< Of each file, where several steps were asked for.
-  std::optional<SimulatedStep> step;  ///< Of a step plan, instead of `plans`.
+  std::vector<RunReport> plans;            ///< Of each file; of its first step.
+  std::vector<StepTimes> steps;            ///< Of each file, where several steps were asked for.
+  std::optional<SimulatedStep> step;       ///< Of a step plan, instead of `plans`.
   std::optional<RecordedReplay> recorded;  ///< Of a recorded run, instead of `plans`.
-  std::vector<LoadedRun> inputs;      ///< Of each of `plans`; not described.
+  std::vector<LoadedRun> inputs;           ///< Of each of `plans`; not described.
 };
 void describe(config::Visitor& v, SimulateResult& result);
 

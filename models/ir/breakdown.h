@@ -9,8 +9,8 @@
 
 namespace orrery::ir {
 
-/// Seven parts of the timeline of a rank that are disjoint and cover the iteration: each is measured
-/// on its own, as a set of points in time, and none is a remainder.
+/// Seven parts of the timeline of a rank that are disjoint and cover the iteration: each is
+/// measured on its own, as a set of points in time, and none is a remainder.
 struct RankBreakdown {
   /// Forward and backward ops without their inner collectives; kernels of a recorded run.
   Nanoseconds compute;

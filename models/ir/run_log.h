@@ -20,9 +20,9 @@ struct Span {
   OpId op;
   Instant start;
   Instant end;
-  Nanoseconds inner;  ///< Part of [start, end) spent in inner collectives.
-  Bytes bytes;        ///< Moved by this rank, inner collectives included.
-  Nanoseconds gathers;  ///< Part of `inner` that gathered sharded parameters (ZeRO-3).
+  Nanoseconds inner;         ///< Part of [start, end) spent in inner collectives.
+  Bytes bytes;               ///< Moved by this rank, inner collectives included.
+  Nanoseconds gathers = {};  ///< Part of `inner` that gathered sharded parameters (ZeRO-3).
   auto operator<=>(const Span&) const = default;
 };
 

@@ -147,7 +147,7 @@ class ProgramTasks {
     double share = 1;  ///< Of the time between their ends.
   };
   std::unordered_map<std::int32_t, std::vector<Gather>> gathers_;  ///< By first op of an op group.
-  std::vector<std::optional<Ends>> class_ends_;  ///< By class of collectives.
+  std::vector<std::optional<Ends>> class_ends_;                    ///< By class of collectives.
   SimulatedWork work_;
 };
 

@@ -249,8 +249,8 @@ TEST(Kineto, ProblemsNameTheFile) {
   const std::string good = two_kernels(0, 100).text(0);
   EXPECT_TRUE(says(import_two(good, good).problems, "b.json:0: is of rank 0, as"));
   EXPECT_TRUE(says(import_two(good, "{\n\"traceEvents\": [}").problems, "b.json:2: is no JSON"));
-  EXPECT_TRUE(says(import_two(good, R"({"distributedInfo": {"rank": 1}})").problems,
-                   "has no traceEvents"));
+  EXPECT_TRUE(
+      says(import_two(good, R"({"distributedInfo": {"rank": 1}})").problems, "has no traceEvents"));
   EXPECT_TRUE(says(import_two(good, Trace().text(1)).problems, "has no event of a GPU"));
   Trace unnamed;
   unnamed.kernel(0, 10, 20, 1, "ncclKernel_AllReduce");
@@ -283,8 +283,8 @@ ChakraNode node(std::uint64_t id, ChakraType type, std::uint64_t us,
 ChakraNode message(std::uint64_t id, ChakraType type, int source, int destination,
                    std::vector<std::uint64_t> after) {
   ChakraNode out = node(id, type, 0, std::move(after));
-  out.numbers = {{"comm_src", source}, {"comm_dst", destination}, {"comm_tag", 3},
-                 {"comm_size", 4096}};
+  out.numbers = {
+      {"comm_src", source}, {"comm_dst", destination}, {"comm_tag", 3}, {"comm_size", 4096}};
   return out;
 }
 
@@ -299,8 +299,8 @@ Imported import_chakra(const std::vector<std::string>& files, const std::string&
   Imported imported;
   imported.run = read_chakra(folder.path(), imported.problems);
   if (imported.problems.empty()) {
-    imported.out = to_program(imported.run, static_cast<std::int32_t>(files.size()),
-                              imported.problems);
+    imported.out =
+        to_program(imported.run, static_cast<std::int32_t>(files.size()), imported.problems);
   }
   return imported;
 }
@@ -310,7 +310,8 @@ TEST(Chakra, KernelsRunOneAtATimeInTheOrderInWhichTheyCan) {
   const Imported two = import_chakra(
       {bytes_of({node(0, ChakraType::compute, 200, {}), message(1, ChakraType::send, 0, 1, {0})}),
        bytes_of({node(0, ChakraType::compute, 50, {}), message(1, ChakraType::receive, 0, 1, {}),
-                 node(2, ChakraType::compute, 10, {0, 1}), node(3, ChakraType::compute, 70, {0})})});
+                 node(2, ChakraType::compute, 10, {0, 1}),
+                 node(3, ChakraType::compute, 70, {0})})});
   ASSERT_EQ(problems_of(two.problems), "");
   const ir::Program& program = two.out.program;
   const auto kernels = program.stream_ops({1}, ir::Stream::compute);
@@ -332,15 +333,14 @@ TEST(Chakra, SizesAreThoseOfTheFullTensor) {
   ChakraNode reduce = node(1, ChakraType::collective, 0, {0});
   reduce.numbers = {{"comm_type", 0}, {"comm_size", 1000}};
   const std::string file = bytes_of({gather, reduce});
-  const Imported four = import_chakra({file, file, bytes_of({reduce}), bytes_of({reduce})},
-                                      R"({"7": [0, 1]})");
+  const Imported four =
+      import_chakra({file, file, bytes_of({reduce}), bytes_of({reduce})}, R"({"7": [0, 1]})");
   // n1 depends on n0, which ranks 2 and 3 lack.
   EXPECT_TRUE(says(four.problems, "t.2.et:0: node 1 (n1): it depends on node 0"));
   reduce.data.clear();
-  const Imported good = import_chakra(
-      {bytes_of({gather, reduce}), bytes_of({gather, reduce}), bytes_of({reduce}),
-       bytes_of({reduce})},
-      R"({"7": [0, 1]})");
+  const Imported good = import_chakra({bytes_of({gather, reduce}), bytes_of({gather, reduce}),
+                                       bytes_of({reduce}), bytes_of({reduce})},
+                                      R"({"7": [0, 1]})");
   ASSERT_EQ(problems_of(good.problems), "");
   ASSERT_EQ(good.out.program.collective_shapes.size(), 2u);
   const auto& all = good.out.program.collective_shapes[0];

@@ -122,9 +122,8 @@ TEST(Export, MegatronGetsItsFlagsAndRefusesZero3) {
   EXPECT_TRUE(file.has("  --pipeline-model-parallel-size 2"));
   EXPECT_TRUE(file.has("  --pipeline-model-parallel-layout 'Et*5|t*7L'")) << file.text;
   EXPECT_TRUE(file.has("  --global-batch-size 8"));
-  EXPECT_NE(
-      exported(replicas(", zero: {stage: 3}"), ExportTarget::megatron).refused.find("ZeRO-3"),
-      std::string::npos);
+  EXPECT_NE(exported(replicas(", zero: {stage: 3}"), ExportTarget::megatron).refused.find("ZeRO-3"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -93,8 +93,8 @@ TEST(Sweep, PartsOfTheIterationAddUpToItsTime) {
   experiment.sweep(experiment.options(2));
   for (const auto& row : experiment.rows()) {
     double sum = 0;
-    for (const char* part : {"compute_s", "tensor_parallel_s", "zero_s", "pipeline_s", "data_parallel_s",
-                             "optimizer_s", "bubble_s"}) {
+    for (const char* part : {"compute_s", "tensor_parallel_s", "zero_s", "pipeline_s",
+                             "data_parallel_s", "optimizer_s", "bubble_s"}) {
       sum += std::stod(row.at(part));
     }
     EXPECT_NEAR(sum, std::stod(row.at("iteration_time_s")), 2e-9);

@@ -115,21 +115,20 @@ std::string replay_text(const experiments::RecordedReplay& replay,
              error(replay.as_recorded_error)});
   times.row({fmt::format("replayed, network of {} simulated", replay.cluster),
              seconds_cell(replay.simulated.time.value), error(replay.simulated_error)});
-  std::string text = section(
-      fmt::format("{}: {}, {} on {} ranks{}", settings.plans.front(), replay.source,
-                  counted(static_cast<std::size_t>(replay.ops), "operation"),
-                  replay.ranks,
-                  replay.steps > 1 ? fmt::format(", {} training steps", replay.steps) : ""),
-      times.text(0, colors()));
+  std::string text =
+      section(fmt::format("{}: {}, {} on {} ranks{}", settings.plans.front(), replay.source,
+                          counted(static_cast<std::size_t>(replay.ops), "operation"), replay.ranks,
+                          replay.steps > 1 ? fmt::format(", {} training steps", replay.steps) : ""),
+              times.text(0, colors()));
   for (const std::string& note : replay.notes) text += fmt::format("note: {}\n", note);
   if (replay.what_if) {
     text += fmt::format("\nwith what you changed (on {}): {} s, {:+.2f} % against the simulated\n",
                         replay.what_if_cluster, seconds_cell(replay.what_if->time.value),
                         100 * replay.change.value_or(0));
     if (replay.expected) {
-      text += fmt::format("expected: {} s instead of the recorded {} s\n",
-                          seconds_cell(replay.expected->value),
-                          seconds_cell(replay.recorded->value));
+      text +=
+          fmt::format("expected: {} s instead of the recorded {} s\n",
+                      seconds_cell(replay.expected->value), seconds_cell(replay.recorded->value));
     }
   }
   Table parts;

@@ -28,8 +28,13 @@ Timeline random_timeline() {
     op.stream = stream;
     op.purpose = purpose;
     op.rank = {0};
-    out.spans.push_back(
-        {{0}, {static_cast<std::int32_t>(out.program.ops.size())}, {start}, {end}, {inner}, {}, {gathers}});
+    out.spans.push_back({{0},
+                         {static_cast<std::int32_t>(out.program.ops.size())},
+                         {start},
+                         {end},
+                         {inner},
+                         {},
+                         {gathers}});
     out.program.ops.push_back(op);
     out.end = std::max(out.end, end);
   };

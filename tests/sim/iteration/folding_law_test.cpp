@@ -58,8 +58,9 @@ Told run(const World& world, FoldMode fold) {
     for (const Seconds time : told.pipeline_times) out["pipelines"].push_back(time.value);
     for (const Bytes peak : told.peak_memory) out["peaks"].push_back(peak.value);
     for (const ir::RankBreakdown& rank : told.ranks) {
-      out["ranks"].push_back({rank.compute.count, rank.tensor_parallel.count, rank.zero.count, rank.pipeline.count,
-                              rank.data_parallel.count, rank.optimizer.count, rank.bubble.count});
+      out["ranks"].push_back({rank.compute.count, rank.tensor_parallel.count, rank.zero.count,
+                              rank.pipeline.count, rank.data_parallel.count, rank.optimizer.count,
+                              rank.bubble.count});
     }
     out["links"] = nlohmann::json::object();
     for (const ir::LinkUse& use : told.log.links) out["links"][use.link] = use.bytes.value;

@@ -30,7 +30,8 @@ ir::Plan grid() {
 
 std::int64_t sum(const ir::RankBreakdown& parts) {
   return parts.compute.count + parts.tensor_parallel.count + parts.zero.count +
-         parts.pipeline.count + parts.data_parallel.count + parts.optimizer.count + parts.bubble.count;
+         parts.pipeline.count + parts.data_parallel.count + parts.optimizer.count +
+         parts.bubble.count;
 }
 
 TEST(NoisyBreakdown, BusyAndIdleAddUpToTheIterationOnEachRank) {

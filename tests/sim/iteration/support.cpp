@@ -96,8 +96,9 @@ std::string encode(const IterationResult& result) {
   for (const Seconds time : result.pipeline_times) out["pipelines"].push_back(time.value);
   for (const Bytes peak : result.peak_memory) out["peaks"].push_back(peak.value);
   for (const ir::RankBreakdown& rank : result.ranks) {
-    out["ranks"].push_back({rank.compute.count, rank.tensor_parallel.count, rank.zero.count, rank.pipeline.count,
-                            rank.data_parallel.count, rank.optimizer.count, rank.bubble.count});
+    out["ranks"].push_back({rank.compute.count, rank.tensor_parallel.count, rank.zero.count,
+                            rank.pipeline.count, rank.data_parallel.count, rank.optimizer.count,
+                            rank.bubble.count});
   }
   out["work"] = {result.work.timers, result.work.flows, result.work.barriers};
   for (const ir::LinkUse& use : result.log.links) {
