@@ -39,6 +39,9 @@ constexpr std::size_t kMostChainedOps = 16'000'000;
 /// (FlowOptions::timing_precision), at either end of a duration.
 constexpr Seconds kPrecision{2e-9};
 
+/// What rounding three instants to whole nanoseconds may add up to.
+constexpr Nanoseconds kRounded{2};
+
 /// Iterations in the log of a staggered program: the middle one of three has both neighbors, in
 /// which some ranks already or still are while it runs.
 constexpr int kLoggedChain = 3;
@@ -242,6 +245,7 @@ std::vector<ir::Span> IterationSimulator::Impl::spans_of(const ir::Program& prog
       const Instant computed = std::min(to_instant(begins + tasks.computed(id)), span.end);
       span.inner = span.end - computed;
       span.gathers = std::min(to_nanoseconds(tasks.gathered(id)), span.inner);
+      if (span.inner - span.gathers <= kRounded) span.gathers = span.inner;
     }
     spans.push_back(span);
   }

@@ -19,29 +19,28 @@ namespace {
 using experiments::SwitchResult;
 using models::PathClass;
 
-/// Hetu v2 prints megabytes that are thousandths of a GiB.
-constexpr double kPaperMegabyte = 0x1p30 / 1000;
+constexpr double kSwitchMebibyte = 1024.0 * 1024;
 constexpr std::size_t kLostShown = 24;
 
-std::string megabytes(Bytes bytes) { return grouped(bytes.value / kPaperMegabyte, 1); }
+std::string mebibytes(Bytes bytes) { return grouped(bytes.value / kSwitchMebibyte, 1); }
 
 std::string traffic_table(const SwitchResult& result) {
   const bool staged = result.moved[PathClass::host_staged].value > 0;
   Table table;
-  table.column("sender").column("node").number("NVLink MB").number("PCIe MB");
-  table.number("network MB");
-  if (staged) table.number("through hosts MB");
-  table.number("messages").number("received MB").number("kept MB");
+  table.column("sender").column("node").number("NVLink MiB").number("PCIe MiB");
+  table.number("network MiB");
+  if (staged) table.number("through hosts MiB");
+  table.number("messages").number("received MiB").number("kept MiB");
   const auto row = [&](std::string name, std::string node, const models::ClassVolumes& sent,
                        std::int64_t messages, Bytes received, Bytes kept) {
     std::vector<std::string> cells = {std::move(name), std::move(node)};
     for (const PathClass path : {PathClass::nvlink, PathClass::pcie, PathClass::network}) {
-      cells.push_back(megabytes(sent[path]));
+      cells.push_back(mebibytes(sent[path]));
     }
-    if (staged) cells.push_back(megabytes(sent[PathClass::host_staged]));
+    if (staged) cells.push_back(mebibytes(sent[PathClass::host_staged]));
     cells.push_back(grouped(static_cast<double>(messages), 0));
-    cells.push_back(megabytes(received));
-    cells.push_back(megabytes(kept));
+    cells.push_back(mebibytes(received));
+    cells.push_back(mebibytes(kept));
     table.row(std::move(cells));
   };
   for (const experiments::SwitchedDevice& device : result.devices) {
@@ -59,7 +58,7 @@ std::string lost_text(const SwitchResult& result) {
     return "lost state: none, every slice that is needed lives on some device\n";
   }
   Table table;
-  table.column("blocks").column("parameter").column("slice").column("states").number("MB");
+  table.column("blocks").column("parameter").column("slice").column("states").number("MiB");
   table.column("only on lost").column("needed by");
   for (std::size_t i = 0; i < std::min(kLostShown, result.lost.size()); ++i) {
     const experiments::LostSlice& lost = result.lost[i];
@@ -69,10 +68,10 @@ std::string lost_text(const SwitchResult& result) {
                lost.parameter,
                lost.length == 1 ? "whole"
                                 : fmt::format("{}-{} of {}", lost.begin, lost.end - 1, lost.length),
-               lost.states, megabytes(lost.bytes), lost.held_by, lost.needed_by});
+               lost.states, mebibytes(lost.bytes), lost.held_by, lost.needed_by});
   }
   std::string text =
-      section("Lost state", fmt::format("{} MB: {}\n{}", megabytes(result.lost_bytes),
+      section("Lost state", fmt::format("{} MiB: {}\n{}", mebibytes(result.lost_bytes),
                                         bad("lives on lost devices only; a checkpoint must bring "
                                             "it back"),
                                         table.text(0, colors())));
@@ -87,7 +86,7 @@ std::string switch_text(const SwitchResult& result) {
   return fmt::format(
       "{}{} -> {}, lost devices: {}\n"
       "state: {}, {} bytes per parameter; {} send-receive\n"
-      "1 MB is a thousandth of a GiB (1,073,741.8 bytes), as in Hetu v2\n\n"
+      "\n"
       "{}\n"
       "simulated transfers: {} s, all in contention\n"
       "kept: needed and there already, copied inside the device or left where it is\n{}",

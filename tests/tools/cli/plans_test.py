@@ -245,7 +245,7 @@ class Switch(Case):
 
     def test_text_says_the_unit_and_what_is_lost(self):
         text = self.succeed("switch", *self.C1_C2, "--lost", "31")
-        for said in ("thousandth of a GiB", "lost state: none", "6 bytes per parameter"):
+        for said in ("network MiB", "lost state: none", "6 bytes per parameter"):
             self.assertIn(said, text)
 
     def test_bad_input(self):
