@@ -546,6 +546,18 @@ TextResult write_folder(const std::vector<ExportedFile>& files, const Text& outp
   } else {
     check_out_folder("output", *output, diagnostics);
   }
+  // Readers take every trace of the folder.
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(output.value_or(""), error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = std::any_of(files.begin(), files.end(),
+                                  [&](const ExportedFile& file) { return file.name == name; });
+    if (entry.path().extension() != ".et" || ours) continue;
+    diagnostics.add(at_setting("output"),
+                    fmt::format("'{}' has {} of another export", *output, name),
+                    "name another folder");
+    break;
+  }
   diagnostics.raise();
   const std::filesystem::path folder = *output;
   make_folders(*output);

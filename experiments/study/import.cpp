@@ -280,7 +280,8 @@ void describe(config::Visitor& v, ImportSettings& settings) {
              "pcie=CLASS and nic=CLASS; may be repeated");
   v.optional("cluster", settings.cluster,
              "cluster whose GPU types and link classes --gpu and --link may name, too; chakra, "
-             "kineto: what the run was recorded on");
+             "kineto: what the run was recorded on",
+             {.letter = 'c'});
   v.optional("bandwidth_unit", settings.bandwidth_unit,
              "of the cluster file: GB/s (default) or B/s");
   v.optional("output", settings.output,
