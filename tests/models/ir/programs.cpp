@@ -387,7 +387,8 @@ RunLog random_log(Rng& rng) {
   log.generation = dice.i32();
   const auto at = [&] { return Instant{dice.i64()}; };
   dice.fill(log.spans, [&] {
-    return Span{{dice.i32()}, {dice.i32()}, at(), at(), {dice.i64()}, Bytes{dice.real()}};
+    return Span{{dice.i32()}, {dice.i32()},       at(),        at(),
+                {dice.i64()}, Bytes{dice.real()}, {dice.i64()}};
   });
   dice.fill(log.iterations, [&] { return IterationMark{dice.i64(), at(), at()}; });
   dice.fill(log.memory, [&] { return MemorySample{{dice.i32()}, at(), Bytes{dice.real()}}; });

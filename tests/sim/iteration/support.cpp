@@ -132,7 +132,8 @@ Outcome decode(const std::string& text) {
   if (in.contains("pipelines")) out.pipeline_times = in["pipelines"].get<std::vector<double>>();
   out.peak_memory = in["peaks"].get<std::vector<double>>();
   for (const auto& rank : in["ranks"]) {
-    out.ranks.push_back({{rank[0]}, {rank[1]}, {rank[2]}, {rank[3]}, {rank[4]}, {rank[5]}});
+    out.ranks.push_back(
+        {{rank[0]}, {rank[1]}, {rank[2]}, {rank[3]}, {rank[4]}, {rank[5]}, {rank[6]}});
   }
   out.work = {in["work"][0], in["work"][1], in["work"][2]};
   if (in.contains("links")) {
