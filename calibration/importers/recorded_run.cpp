@@ -528,19 +528,45 @@ class Builder {
   RecordedProgram out_;
 };
 
-/// Ops that start and end together have one number.
-std::vector<std::size_t> joined(const ir::Program& program) {
-  std::vector<std::size_t> node(program.ops.size());
-  for (std::size_t i = 0; i < node.size(); ++i) {
-    const ir::Op& op = program.ops[i];
-    node[i] = i;
-    if (ir::is_transfer(op.kind)) node[i] = std::min(i, as_size(op.match));
-    if (op.kind == ir::OpKind::collective) {
-      node[i] = program.members_of(program.collective_of(op).members).front().index();
+/// Ops that start and end together as one, and what comes after what.
+struct JoinedOps {
+  std::vector<std::size_t> node;               ///< By op: the first of those that meet.
+  std::vector<std::vector<std::size_t>> next;  ///< By node.
+  std::vector<std::uint32_t> waits;            ///< By node: edges into it.
+
+  explicit JoinedOps(const ir::Program& program)
+      : node(program.ops.size()), next(program.ops.size()), waits(program.ops.size()) {
+    for (std::size_t i = 0; i < node.size(); ++i) {
+      const ir::Op& op = program.ops[i];
+      node[i] = i;
+      if (ir::is_transfer(op.kind)) node[i] = std::min(i, as_size(op.match));
+      if (op.kind == ir::OpKind::collective) {
+        node[i] = program.members_of(program.collective_of(op).members).front().index();
+      }
+    }
+    const auto edge = [&](std::size_t before, std::size_t after) {
+      next[node[before]].push_back(node[after]);
+      ++waits[node[after]];
+    };
+    for (std::size_t i = 0; i < node.size(); ++i) {
+      const ir::Op& op = program.ops[i];
+      const std::size_t slot = op.rank.index() * ir::kStreams + index_of(op.stream);
+      if (op.stream != ir::Stream::p2p && i > program.stream_begin[slot]) edge(i - 1, i);
+      for (const OpId before : program.dependencies_of({static_cast<std::int32_t>(i)})) {
+        edge(before.index(), i);
+      }
     }
   }
-  return node;
-}
+
+  /// Nodes that wait for nothing.
+  std::vector<std::size_t> ready() const {
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < node.size(); ++i) {
+      if (node[i] == i && waits[i] == 0) found.push_back(i);
+    }
+    return found;
+  }
+};
 
 }  // namespace
 
@@ -561,44 +587,52 @@ std::vector<Seconds> recorded_times(const ir::Program& program, const ir::RunLog
 }
 
 Seconds replayed_as_recorded(const ir::Program& program, const ir::RunLog& log) {
-  const std::vector<std::size_t> node = joined(program);
+  JoinedOps ops(program);
   const std::size_t count = program.ops.size();
   std::vector<std::int64_t> length(count, std::numeric_limits<std::int64_t>::max());
   for (const ir::Span& span : log.spans) {
-    std::int64_t& own = length[node[span.op.index()]];
+    std::int64_t& own = length[ops.node[span.op.index()]];
     own = std::min(own, (span.end - span.start).count);
   }
-  std::vector<std::uint32_t> waits(count);
-  std::vector<std::vector<std::size_t>> next(count);
-  const auto edge = [&](std::size_t before, std::size_t after) {
-    next[node[before]].push_back(node[after]);
-    ++waits[node[after]];
-  };
-  for (std::size_t i = 0; i < count; ++i) {
-    const ir::Op& op = program.ops[i];
-    const std::size_t slot = op.rank.index() * ir::kStreams + index_of(op.stream);
-    if (op.stream != ir::Stream::p2p && i > program.stream_begin[slot]) edge(i - 1, i);
-    for (const OpId before : program.dependencies_of({static_cast<std::int32_t>(i)})) {
-      edge(before.index(), i);
-    }
-  }
   std::vector<std::int64_t> start(count);
-  std::vector<std::size_t> ready;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (node[i] == i && waits[i] == 0) ready.push_back(i);
-  }
+  std::vector<std::size_t> ready = ops.ready();
   std::int64_t last = 0;
   while (!ready.empty()) {
     const std::size_t at = ready.back();
     ready.pop_back();
     const std::int64_t end = start[at] + length[at];
     last = std::max(last, end);
-    for (const std::size_t after : next[at]) {
+    for (const std::size_t after : ops.next[at]) {
       start[after] = std::max(start[after], end);
-      if (--waits[after] == 0) ready.push_back(after);
+      if (--ops.waits[after] == 0) ready.push_back(after);
     }
   }
   return to_seconds(Nanoseconds{last});
+}
+
+std::vector<std::size_t> common_order(const ir::Program& program, const ir::RunLog& log) {
+  JoinedOps ops(program);
+  const std::size_t count = program.ops.size();
+  std::vector<std::int64_t> met(count, std::numeric_limits<std::int64_t>::min());
+  for (const ir::Span& span : log.spans) {
+    std::int64_t& last = met[ops.node[span.op.index()]];
+    last = std::max(last, span.start.nanoseconds);
+  }
+  using Next = std::pair<std::int64_t, std::size_t>;
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> ready;
+  for (const std::size_t at : ops.ready()) ready.emplace(met[at], at);
+  std::vector<std::size_t> place(count);
+  std::size_t number = 0;
+  while (!ready.empty()) {
+    const std::size_t at = ready.top().second;
+    ready.pop();
+    place[at] = number++;
+    for (const std::size_t after : ops.next[at]) {
+      if (--ops.waits[after] == 0) ready.emplace(met[after], after);
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) place[i] = place[ops.node[i]];
+  return place;
 }
 
 }  // namespace orrery::calibration

@@ -71,6 +71,10 @@ RecordedProgram to_program(const RecordedRun& run, std::int32_t devices,
 /// from the recorded time by what the program does not know of waiting.
 Seconds replayed_as_recorded(const ir::Program& program, const ir::RunLog& log);
 
+/// By op its place in one order of all that ranks do, in which nothing comes before what it waits
+/// for and, but for that, what met earlier comes first; ops that meet have one place.
+std::vector<std::size_t> common_order(const ir::Program& program, const ir::RunLog& log);
+
 /// Seconds by op of the program, the recorded time of kernels and host ops, 0 for communication.
 std::vector<Seconds> recorded_times(const ir::Program& program, const ir::RunLog& log);
 
