@@ -239,7 +239,8 @@ void describe(config::Visitor& v, RecordedReplay& replay) {
   v.required("steps", replay.steps, "training steps in all times below");
   v.optional("recorded_seconds", replay.recorded, "absent: the trace has no start times");
   v.required("as_recorded_seconds", replay.as_recorded,
-             "replayed with everything as long as it was");
+             "replayed with everything as long as it was; without start times, communication "
+             "takes none");
   v.optional("as_recorded_error", replay.as_recorded_error, "as a share of the recorded time");
   v.required("simulated", replay.simulated, "with the network of its cluster");
   v.optional("simulated_error", replay.simulated_error, "as a share of the recorded time");

@@ -110,9 +110,11 @@ std::string replay_text(const experiments::RecordedReplay& replay,
   const auto error = [](const std::optional<double>& share) {
     return share ? fmt::format("{:+.2f} %", 100 * *share) : std::string("-");
   };
-  if (replay.recorded) times.row({"recorded", seconds_cell(replay.recorded->value), ""});
-  times.row({"replayed, everything as long as it was", seconds_cell(replay.as_recorded.value),
-             error(replay.as_recorded_error)});
+  if (replay.recorded) {
+    times.row({"recorded", seconds_cell(replay.recorded->value), ""});
+    times.row({"replayed, everything as long as it was", seconds_cell(replay.as_recorded.value),
+               error(replay.as_recorded_error)});
+  }
   times.row({fmt::format("replayed, network of {} simulated", replay.cluster),
              seconds_cell(replay.simulated.time.value), error(replay.simulated_error)});
   std::string text =
