@@ -15,7 +15,8 @@ BARS = [("hexiscale", "HexiScale,\nour search"), ("metis_printed", "Metis,\nTabl
 
 
 def communication(row):
-    return sum(row[column] for column in ("tensor_parallel_s", "zero_s", "pipeline_s", "data_parallel_s"))
+    return sum(row[column] for column in
+               ("tensor_parallel_s", "zero_s", "pipeline_s", "data_parallel_s"))
 
 
 def main():

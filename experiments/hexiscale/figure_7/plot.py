@@ -15,7 +15,8 @@ SETTINGS = [("7b", "setting1"), ("7b", "setting2"), ("13b", "setting1"), ("13b",
 
 
 def communication(row):
-    return sum(row[column] for column in ("tensor_parallel_s", "zero_s", "pipeline_s", "data_parallel_s"))
+    return sum(row[column] for column in
+               ("tensor_parallel_s", "zero_s", "pipeline_s", "data_parallel_s"))
 
 
 def main():

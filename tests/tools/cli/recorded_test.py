@@ -167,7 +167,8 @@ class Recorded(Case):
         done = orrery("export", HEXISCALE, *where, "--to", "hexiscale", "-o", script)
         self.assertEqual(done.returncode, 0, done.stderr)
         text = Path(script).read_text()
-        degrees = [[one["segments"][0]["groups"][0].get("tensor_parallel", 1) for one in pipeline["stages"]]
+        degrees = [[one["segments"][0]["groups"][0].get("tensor_parallel", 1)
+                    for one in pipeline["stages"]]
                    for pipeline in plan["pipelines"]]
         self.assertIn(f'--hetero_configs "{degrees}"', text)
         self.assertIn("--total-layer-num 40", text)
