@@ -18,6 +18,21 @@ void describe(config::Visitor& v, ConstraintCost& cost) {
   v.required("witness", cost.witness, "that plan, and why it is forbidden");
 }
 
+void describe(config::Visitor& v, NextStep& step) {
+  v.title("Next step");
+  v.required("kind", step.kind, "of the change");
+  v.required("what", step.what, "the cheapest of those tried");
+  v.required("estimate_seconds", step.estimate, "the planner's own, of the plan after it");
+}
+
+void describe(config::Visitor& v, FrontierPlan& plan) {
+  v.title("Plan of the frontier");
+  v.required("what", plan.what, "the plan in words");
+  v.required("devices", plan.devices, "that it uses");
+  v.required("evaluated_seconds", plan.evaluated, "by the evaluator");
+  v.required("dollars_per_million_tokens", plan.dollars_per_million_tokens, "of these devices");
+}
+
 void describe(config::Visitor& v, SearchReport& search) {
   v.title("Search");
   v.optional("estimate_seconds", search.estimate, "the planner's own belief");
@@ -33,6 +48,14 @@ void describe(config::Visitor& v, SearchReport& search) {
   v.required("chosen", search.chosen, "the plan in words");
   v.required("runners_up", search.runners_up, "next best plans, best first");
   v.required("constraints", search.constraints, "that forbade something");
+  if (!v.dumping() || !search.next_steps.empty()) {
+    v.optional("next_steps", search.next_steps,
+               "what a change of each kind to the plan would cost, cheapest first");
+  }
+  if (!v.dumping() || !search.frontier.empty()) {
+    v.optional("frontier", search.frontier,
+               "plans that no other beats in time and dollars, fastest first");
+  }
 }
 
 }  // namespace orrery::planners

@@ -33,6 +33,21 @@ struct OptionInfo {
 /// Values of a planner's options by name; absent ones have their defaults.
 using Options = std::vector<std::pair<std::string, std::string>>;
 
+/// How far a search is, for a line on a terminal. The search writes, another process may read: it
+/// lies where both can.
+struct SearchProgress {
+  std::atomic<double> best{0};   ///< Seconds of the best plan so far; 0: none.
+  std::atomic<double> bound{0};  ///< No plan is faster; 0: not known.
+  std::atomic<std::int64_t> work{0};
+  std::atomic<std::int64_t> budget{0};
+};
+
+/// A plan whose state is in place already, for planners that keep near to it (keeps_near).
+struct NearPlan {
+  const ir::Plan& plan;
+  double within = 0.05;  ///< Plans so much slower than the best are as good, as a share of it.
+};
+
 struct PlannerInput {
   const models::Cluster& cluster;
   const models::Topology& topology;
@@ -47,6 +62,10 @@ struct PlannerInput {
   std::int64_t work_budget = 0;
   /// Set from outside (Ctrl-C): return the best plan so far. May be null.
   const std::atomic<bool>* canceled = nullptr;
+  /// Of planners that tell; may be null.
+  SearchProgress* progress = nullptr;
+  /// None: any plan is as near as any other.
+  std::optional<NearPlan> near = {};
 };
 
 /// A plan that lost, for `--explain`.
@@ -66,6 +85,21 @@ struct ConstraintCost {
   std::string witness;  ///< That plan, and why it is forbidden, in words.
 };
 
+/// What a change of one kind to the returned plan would cost, for `--explain`.
+struct NextStep {
+  std::string kind;  ///< Of the change: "layers".
+  std::string what;  ///< The cheapest one that was tried, in words.
+  Seconds estimate;  ///< The planner's own, of the plan after it.
+};
+
+/// A plan that no other of the search beats in both, for objective frontiers.
+struct FrontierPlan {
+  std::string what;  ///< In words, as RunnerUp::what.
+  std::int64_t devices = 0;
+  Seconds evaluated;
+  Dollars dollars_per_million_tokens;
+};
+
 /// What a search did, for tables and for `--explain`.
 struct SearchReport {
   std::int64_t plans_examined = 0;
@@ -81,10 +115,14 @@ struct SearchReport {
   std::string chosen;                       ///< The returned plan in words, as RunnerUp::what.
   std::vector<RunnerUp> runners_up;         ///< Next best plans, best first; at most a few.
   std::vector<ConstraintCost> constraints;  ///< Each that forbade something.
+  std::vector<NextStep> next_steps;    ///< Cheapest first; of planners that move from plan to plan.
+  std::vector<FrontierPlan> frontier;  ///< Fastest first; empty unless it was asked for.
 };
 
 void describe(config::Visitor& v, RunnerUp& runner_up);
 void describe(config::Visitor& v, ConstraintCost& cost);
+void describe(config::Visitor& v, NextStep& step);
+void describe(config::Visitor& v, FrontierPlan& plan);
 void describe(config::Visitor& v, SearchReport& search);
 
 struct PlannerResult {
@@ -118,7 +156,9 @@ struct PlannerEntry {
   /// Takes a job with a distribution of sequence lengths, and counts every sample as the longest.
   bool takes_lengths = false;
   OwnEstimate* estimate = nullptr;  ///< None: the planner's cost model judges only its own plans.
-  bool draws = false;  ///< The search draws random numbers: the plan depends on the seed.
+  bool draws = false;       ///< The search draws random numbers: the plan depends on the seed.
+  bool keeps_near = false;  ///< It knows PlannerInput::near.
+  bool judges_all = false;  ///< The evaluator compares all that it compares, not a model of it.
 };
 
 }  // namespace orrery::planners

@@ -1,6 +1,7 @@
 #include "experiments/study/execute.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <variant>
@@ -22,6 +23,7 @@
 #include "models/spec/plan_yaml.h"
 #include "models/spec/topology.h"
 #include "planners/catalog.h"
+#include "planners/kit/plan_parts.h"
 #include "planners/modules/modules.h"
 #include "sim/iteration/evaluator.h"
 #include "sim/replay/question.h"
@@ -165,18 +167,38 @@ std::vector<StageLoad> stage_loads(const ir::Program& program,
 
 }  // namespace
 
-/// Devices that the plan uses and `without` takes away.
-std::vector<models::PlanDefect> find_missing_devices(const ir::Plan& plan,
-                                                     const std::vector<DeviceId>& devices) {
-  std::vector<models::PlanDefect> defects;
-  for (const DeviceId device : ir::devices_of(plan)) {
-    if (std::binary_search(devices.begin(), devices.end(), device)) continue;
-    defects.push_back({"pipelines", fmt::format("the plan uses device {}", device.value),
-                       "which --without leaves out; plan again"});
-    break;
-  }
-  return defects;
+namespace {
+
+/// Devices that the plan uses and that changes of the hardware do not leave.
+std::vector<models::PlanDefect> find_missing_devices(const ir::Plan& plan, const LoadedRun& run) {
+  const std::string what = overuse(run.spec.hardware, ir::devices_of(plan), run.cluster);
+  if (what.empty()) return {};
+  return {{"pipelines", "the plan uses " + what, "plan again"}};
 }
+
+/// RunSpec::near. What its own job allowed does not matter, nor do devices that are gone.
+std::optional<ir::Plan> load_near(const LoadedRun& run, const std::string& base_folder,
+                                  config::Diagnostics& diagnostics) {
+  const config::Located<std::string>& name = *run.spec.near;
+  const planners::PlannerEntry* entry =
+      run.spec.planner ? planners::find_planner(run.spec.planner->name.value) : nullptr;
+  if (entry != nullptr && !entry->keeps_near) {
+    diagnostics.add(name.at, fmt::format("planner '{}' keeps near no plan", entry->name),
+                    "the planner orrery does");
+  }
+  const auto path = find_file(name, "plan", base_folder, diagnostics);
+  if (!path) return std::nullopt;
+  const std::size_t before = diagnostics.problems().size();
+  ir::Plan plan = models::load_plan(*path, diagnostics);
+  if (diagnostics.problems().size() != before) return std::nullopt;
+  models::Job job = run.spec.job;
+  job.global_batch = ir::global_batch(plan);
+  job.allowed = everything_allowed();
+  models::report(models::validate(plan, run.cluster, run.workload, job), *path, diagnostics);
+  return plan;
+}
+
+}  // namespace
 
 LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
                    const models::Library& library, config::Diagnostics& diagnostics) {
@@ -206,9 +228,10 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
   if (run.plan) {
     auto defects = models::validate(*run.plan, run.cluster, run.workload, spec.job);
     if (defects.empty()) defects = models::find_unsupported(*run.plan);
-    if (defects.empty()) defects = find_missing_devices(*run.plan, run.devices);
+    if (defects.empty()) defects = find_missing_devices(*run.plan, run);
     models::report(defects, *plan_path, diagnostics);
   }
+  if (spec.near) run.near = load_near(run, base_folder, diagnostics);
   return run;
 }
 
@@ -233,7 +256,8 @@ struct Session::State {
     if (closed_form) return *closed_form;
     return *evaluator;
   }
-  void search(RunOutcome& outcome, const std::atomic<bool>* canceled) const;
+  void search(RunOutcome& outcome, const std::atomic<bool>* canceled,
+              planners::SearchProgress* progress) const;
   void evaluate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome);
   void simulate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome);
 
@@ -256,11 +280,14 @@ Session::Session(LoadedRun run, const models::AnswerStore* answers)
 Session::~Session() = default;
 const LoadedRun& Session::loaded() const { return state_->run; }
 
-void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* canceled) const {
+void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* canceled,
+                            planners::SearchProgress* progress) const {
   const PlannerChoice& choice = *run.spec.planner;
   const planners::PlannerEntry* entry = planners::find_planner(choice.name.value);
   ORRERY_CHECK(entry != nullptr, "planner '{}' was not checked", choice.name.value);
   const auto planner = entry->make({choice.options.begin(), choice.options.end()});
+  std::optional<planners::NearPlan> near;
+  if (run.near) near.emplace(planners::NearPlan{*run.near, run.spec.within});
   planners::PlannerResult result = planner->plan({.cluster = run.cluster,
                                                   .topology = topology,
                                                   .workload = run.workload,
@@ -270,7 +297,9 @@ void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* cancel
                                                   .devices = run.devices,
                                                   .seed = run.spec.seed,
                                                   .work_budget = run.spec.work_budget,
-                                                  .canceled = canceled});
+                                                  .canceled = canceled,
+                                                  .progress = progress,
+                                                  .near = near});
   outcome.search = std::move(result.report);
   if (auto* infeasible = std::get_if<models::Infeasible>(&result.outcome)) {
     outcome.infeasible = std::move(*infeasible);
@@ -299,6 +328,15 @@ void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* cancel
   }
   ORRERY_CHECK(defects.empty(), "planner '{}' made a plan with a defect: {}: {}", choice.name.value,
                defects.front().path, defects.front().what);
+  if (!run.spec.executable_by) return;
+  const auto reasons =
+      models::reasons_against(*run.spec.executable_by, *outcome.plan, run.cluster, run.workload);
+  if (reasons.empty()) return;
+  outcome.infeasible = models::Infeasible{
+      fmt::format("executable by {}", name_of_enum(*run.spec.executable_by)),
+      fmt::format("its plan, {}, has {}", planners::in_words(*outcome.plan, run.workload),
+                  fmt::join(reasons, "; "))};
+  outcome.plan.reset();
 }
 
 void Session::State::simulate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome) {
@@ -349,6 +387,7 @@ std::string Session::State::question() const {
     out.put(std::string_view(part));
   }
   if (run.plan) models::put(out, *run.plan);
+  if (run.near) models::put(out, *run.near);
   if (run.spec.planner) {
     out.put(std::string_view(version_of(parts_of_planner(run.spec.planner->name.value))));
   }
@@ -372,28 +411,32 @@ std::optional<RunOutcome> Session::State::find(const std::string& key) const {
   return outcome;
 }
 
-RunOutcome Session::execute(bool record_timeline, const std::atomic<bool>* canceled) {
-  if (record_timeline || state_->answers == nullptr) return carry_out(record_timeline, canceled);
+RunOutcome Session::execute(bool record_timeline, const std::atomic<bool>* canceled,
+                            planners::SearchProgress* progress) {
+  if (record_timeline || state_->answers == nullptr) {
+    return carry_out(record_timeline, canceled, progress);
+  }
   const Clock::time_point start = Clock::now();
   const std::string key = state_->question();
   if (auto known = state_->find(key)) {
     known->planning_seconds = seconds_since(start);
     return std::move(*known);
   }
-  RunOutcome outcome = carry_out(record_timeline, canceled);
+  RunOutcome outcome = carry_out(record_timeline, canceled, progress);
   const bool cut_short = canceled != nullptr && *canceled;
   if (!cut_short) state_->answers->keep(key, config::dump<RunReport>(outcome));
   return outcome;
 }
 
-RunOutcome Session::carry_out(bool record_timeline, const std::atomic<bool>* canceled) {
+RunOutcome Session::carry_out(bool record_timeline, const std::atomic<bool>* canceled,
+                              planners::SearchProgress* progress) {
   RunOutcome outcome;
   if (state_->run.plan) {
     outcome.plan = state_->run.plan;
   } else {
     ORRERY_CHECK(state_->run.spec.planner.has_value(), "a run without planner and plan");
     const Clock::time_point start = Clock::now();
-    state_->search(outcome, canceled);
+    state_->search(outcome, canceled, progress);
     outcome.planning_seconds = seconds_since(start);
   }
   if (outcome.plan) state_->evaluate(*outcome.plan, record_timeline, outcome);

@@ -29,6 +29,7 @@ struct LoadedRun {
   std::string profile_hash;       ///< Of the file's content; "" without a profile.
   std::vector<DeviceId> devices;  ///< That may be used, ascending (HardwareChanges::without).
   std::optional<ir::Plan> plan;   ///< Read from a file and structurally valid.
+  std::optional<ir::Plan> near;   ///< RunSpec::near, likewise.
 };
 
 /// All problems go to `diagnostics`; use the result only if there are none. Relative paths of plan
@@ -91,14 +92,17 @@ class Session {
   /// `record_timeline` keeps spans and memory samples in the outcome's log; without it, an outcome
   /// that comes from the store has neither program nor log. `canceled` ends a search early; may be
   /// null.
-  RunOutcome execute(bool record_timeline, const std::atomic<bool>* canceled);
+  /// `progress` gets how far the search is; may be null.
+  RunOutcome execute(bool record_timeline, const std::atomic<bool>* canceled,
+                     planners::SearchProgress* progress = nullptr);
   /// Judges another valid plan on the same cluster (for `orrery diff`). Simulations of one session
   /// follow each other on one clock: times may differ from a fresh session's in the last bits.
   RunOutcome judge(const ir::Plan& plan, bool record_timeline);
 
  private:
   struct State;
-  RunOutcome carry_out(bool record_timeline, const std::atomic<bool>* canceled);
+  RunOutcome carry_out(bool record_timeline, const std::atomic<bool>* canceled,
+                       planners::SearchProgress* progress);
   std::unique_ptr<State> state_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -102,6 +103,16 @@ void describe_fields(config::Visitor& v, HardwareChanges& changes) {
   v.optional("without", changes.without,
              "nodes or devices that are not used: node_a,3; a plan that needs them is refused",
              {.commas = true});
+  if (!v.dumping() || !changes.at_most.empty()) {
+    v.optional("at_most", changes.at_most,
+               "most GPUs of a type that are used, by GPU type: A100-80GB=8; a plan that needs "
+               "more is refused");
+  }
+  for (const auto& [name, value] : changes.at_most) {
+    if (v.reading() && value.value < 0) {
+      v.problem("at_most", fmt::format("{}: must be at least 0, is {}", name, value.value));
+    }
+  }
   for (const auto& [name, value] : changes.price) {
     if (v.reading() && !(value.value >= 0 && std::isfinite(value.value))) {
       v.problem("price", fmt::format("{}: must be at least 0, is {}", name, value.value));
@@ -134,8 +145,11 @@ void apply(const HardwareChanges& changes, models::Cluster& cluster,
   models::seal(cluster);
 }
 
-std::vector<DeviceId> devices_left(const HardwareChanges& changes, const models::Cluster& cluster,
-                                   config::Diagnostics& diagnostics) {
+namespace {
+
+/// Devices that `without` names.
+std::set<DeviceId> left_out(const HardwareChanges& changes, const models::Cluster& cluster,
+                            config::Diagnostics& diagnostics) {
   std::set<DeviceId> without;
   std::vector<std::string> names;
   for (const models::Node& node : cluster.nodes) names.push_back(node.name);
@@ -154,12 +168,51 @@ std::vector<DeviceId> devices_left(const HardwareChanges& changes, const models:
                       config::suggest(one.value, names, "nodes"));
     }
   }
+  return without;
+}
+
+}  // namespace
+
+std::vector<DeviceId> devices_left(const HardwareChanges& changes, const models::Cluster& cluster,
+                                   config::Diagnostics& diagnostics) {
+  const std::set<DeviceId> without = left_out(changes, cluster, diagnostics);
+  std::vector<std::string> types;
+  for (const models::GpuType& gpu : cluster.gpu_types) types.push_back(gpu.name);
+  check_known(changes.at_most, types, "GPU type", cluster, diagnostics);
+  std::map<std::string, std::int64_t> used;
   std::vector<DeviceId> left;
   for (const models::Device& device : cluster.devices) {
-    if (!without.contains(device.id)) left.push_back(device.id);
+    if (without.contains(device.id)) continue;
+    const std::string& type = cluster.gpu(device.id).name;
+    const auto most = changes.at_most.find(type);
+    if (most != changes.at_most.end() && used[type] >= most->second.value) continue;
+    ++used[type];
+    left.push_back(device.id);
   }
-  if (left.empty()) diagnostics.add(changes.without.front().at, "no device is left");
+  if (left.empty()) {
+    diagnostics.add(
+        changes.without.empty() ? changes.at_most.begin()->second.at : changes.without.front().at,
+        "no device is left");
+  }
   return left;
+}
+
+std::string overuse(const HardwareChanges& changes, const std::vector<DeviceId>& used,
+                    const models::Cluster& cluster) {
+  config::Diagnostics known;  // Names were checked.
+  const std::set<DeviceId> without = left_out(changes, cluster, known);
+  std::map<std::string, std::int64_t> count;
+  for (const DeviceId device : used) {
+    if (without.contains(device)) {
+      return fmt::format("device {}, which --without leaves out", device.value);
+    }
+    ++count[cluster.gpu(device).name];
+  }
+  for (const auto& [type, most] : changes.at_most) {
+    if (count[type] <= most.value) continue;
+    return fmt::format("{} {}, of which --at-most allows {}", count[type], type, most.value);
+  }
+  return "";
 }
 
 }  // namespace orrery::experiments

@@ -1,6 +1,7 @@
 /// Changes to a cluster that a run asks for: what a paper leaves open about its hardware, and by
 /// how much a result moves with it.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct HardwareChanges {
   std::map<std::string, config::Located<BytesPerSecond>> link;
   /// Names of nodes and numbers of devices that are there but not used.
   std::vector<config::Located<std::string>> without;
+  /// Most GPUs of a type that are used, by GPU type; planners get the first ones by their ids.
+  std::map<std::string, config::Located<std::int64_t>> at_most;
 
   bool none() const;
 };
@@ -40,8 +43,13 @@ void describe_fields(config::Visitor& v, HardwareChanges& changes);
 void apply(const HardwareChanges& changes, models::Cluster& cluster,
            config::Diagnostics& diagnostics);
 
-/// The devices that `without` leaves, ascending. Unknown names, and none left, are problems.
+/// The devices that `without` and `at_most` leave to a planner, ascending. Unknown names, and none
+/// left, are problems.
 std::vector<DeviceId> devices_left(const HardwareChanges& changes, const models::Cluster& cluster,
                                    config::Diagnostics& diagnostics);
+
+/// What a plan uses that `without` and `at_most` do not leave, in words; "": nothing.
+std::string overuse(const HardwareChanges& changes, const std::vector<DeviceId>& used,
+                    const models::Cluster& cluster);
 
 }  // namespace orrery::experiments

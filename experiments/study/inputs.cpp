@@ -10,7 +10,6 @@
 #include "models/base/check.h"
 #include "models/config/document.h"
 #include "models/ir/names.h"
-#include "models/schedule/schedule.h"
 #include "models/spec/topology.h"
 
 namespace orrery::experiments {
@@ -18,28 +17,6 @@ namespace {
 
 using config::Diagnostics;
 using config::Value;
-
-/// What a plan may use when nobody says: all that can be lowered.
-Value everything() {
-  std::vector<Value> schedules;
-  for (const models::ScheduleEntry* entry : models::schedules()) {
-    schedules.push_back(Value::scalar(ir::name_of(entry->kind)));
-  }
-  std::vector<Value> recompute;
-  for (const auto& [value, name] : enum_names(ir::Recompute{})) {
-    recompute.push_back(Value::scalar(name));
-  }
-  std::vector<Value> stages;
-  for (const char* stage : {"0", "1", "2", "3"}) stages.push_back(Value::scalar(stage));
-  Value allowed = Value::map({});
-  allowed.append("recompute", Value::list(std::move(recompute)));
-  allowed.append("zero_stages", Value::list(std::move(stages)));
-  allowed.append("sequence_parallel", Value::scalar("true"));
-  allowed.append("max_micro_batch_size",
-                 Value::scalar(std::to_string(std::numeric_limits<int>::max())));
-  allowed.append("schedules", Value::list(std::move(schedules)));
-  return allowed;
-}
 
 /// Global batch of a plan file that can be read; else 1, and whoever loads the plan reports why.
 std::int64_t batch_of(const std::string& plan) {
@@ -54,7 +31,7 @@ Value base_job(const JobSettings& args, const Text& plan, Diagnostics& diagnosti
   Value job = Value::map({});
   job.append("schema", Value::scalar("orrery/job/1"));
   if (!plan) return job;
-  job.append("allowed", everything());
+  job.append("allowed", config::to_value(everything_allowed()));
   if (!args.gives("global_batch")) {
     job.append("global_batch",
                Value::scalar(std::to_string(batch_of(*plan)), at_setting("global_batch")));

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "experiments/study/checks.h"
 #include "experiments/study/exports.h"
 #include "experiments/study/files.h"
 #include "experiments/study/limits.h"
@@ -18,6 +19,7 @@ namespace orrery::experiments {
 namespace {
 
 constexpr const char* kJudgedOption = "evaluate_top";
+constexpr const char* kTargetOption = "target";
 
 std::vector<std::string> planner_list(const PlanSettings& args, config::Diagnostics& diagnostics) {
   std::vector<std::string> names;
@@ -54,6 +56,9 @@ PlannerChoice choose(const std::string& name, const std::vector<std::string>& al
     choice.options[option] = value;
     choice.option_positions[option] = at_setting("option");
   }
+  if (args.executable_by && knows_option(name, kTargetOption)) {
+    choice.options.try_emplace(kTargetOption, name_of_enum(*args.executable_by));
+  }
   if (all.size() > 1 && knows_option(name, kJudgedOption)) {
     choice.options.try_emplace(kJudgedOption, std::to_string(kJudgedInComparisons));
   }
@@ -69,6 +74,12 @@ std::vector<RunTask> make_tasks(const PlanSettings& args, config::Diagnostics& d
   const std::vector<std::string> names = planner_list(args, diagnostics);
   RunSpec spec = make_spec(args.job, args.judge, {}, diagnostics);
   spec.work_budget = args.work_budget.value_or(0);
+  spec.executable_by = args.executable_by;
+  if (args.near) spec.near = {*args.near, at_setting("near")};
+  if (args.within && !args.near) {
+    diagnostics.add(at_setting("within"), "is for --near", "--near PLAN");
+  }
+  spec.within = args.within.value_or(spec.within);
   check_names(spec, library, diagnostics);
   check_exports({args.timeline.value_or(""), "", ""}, spec.cost, diagnostics);
   check_outputs(outputs_of(args), input_files(args.job), diagnostics);
@@ -91,6 +102,11 @@ RobustSettings robust_settings(const PlanSettings& settings, config::Diagnostics
   if (settings.timeline) {
     diagnostics.add(at_setting("timeline"), "does not go with --robust",
                     "--output writes the plan, and orrery simulate its timeline");
+  }
+  for (const auto& [given, key] : {std::pair{settings.executable_by.has_value(), "executable_by"},
+                                   {settings.near.has_value(), "near"},
+                                   {settings.within.has_value(), "within"}}) {
+    if (given) diagnostics.add(at_setting(key), "does not go with --robust");
   }
   RobustSettings out;
   out.job = settings.job;
@@ -116,13 +132,20 @@ const RunReport* best_of(const std::vector<RunReport>& reports) {
   return best;
 }
 
-/// The tasks with the least ZeRO stage that their job allows alone; none where there is no other.
-std::vector<RunTask> narrower(std::vector<RunTask> tasks) {
-  std::vector<int>& stages = tasks.front().run.spec.job.allowed.zero_stages;
-  if (stages.size() < 2) return {};
+/// The tasks with the least ZeRO stage that their job allows alone, by the tasks' indices; none
+/// where there is no other, and none of planners that see themselves what a ZeRO stage costs.
+std::vector<std::pair<std::size_t, RunTask>> narrower(const std::vector<RunTask>& tasks) {
+  std::vector<std::pair<std::size_t, RunTask>> narrow;
+  const std::vector<int>& stages = tasks.front().run.spec.job.allowed.zero_stages;
+  if (stages.size() < 2) return narrow;
   const int least = *std::min_element(stages.begin(), stages.end());
-  for (RunTask& task : tasks) task.run.spec.job.allowed.zero_stages = {least};
-  return tasks;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const auto* entry = planners::find_planner(tasks[i].run.spec.planner->name.value);
+    if (entry != nullptr && entry->judges_all) continue;
+    narrow.emplace_back(i, tasks[i]);
+    narrow.back().second.run.spec.job.allowed.zero_stages = {least};
+  }
+  return narrow;
 }
 
 /// Says in the notes of a search where the freedom to choose a ZeRO stage made its plan slower.
@@ -174,6 +197,14 @@ void describe(config::Visitor& v, PlanSettings& settings) {
              "NAME=VALUE: knob of the planner (orrery list planners NAME); may be repeated",
              {.letter = 'o'});
   v.optional("work_budget", settings.work_budget, "most plans to examine; default: no limit");
+  v.optional("executable_by", settings.executable_by,
+             "megatron, flagscale or executor (Orrery's own): who is to run the plan; orrery "
+             "searches what it can run, plans of other planners that it cannot run are refused");
+  v.optional("near", settings.near,
+             "plan file that is trained by now: the planner orrery takes the plan to which `orrery "
+             "switch` moves least of those that are nearly as fast as the best");
+  v.optional("within", settings.within,
+             "of --near: how much slower than the best, as a share; default: 0.05");
   v.optional("output", settings.output, "write the best plan to this YAML file");
   v.optional("timeline", settings.timeline,
              "write the best plan's timeline: FILE.perfetto-trace or FILE.json (Chrome)",
@@ -183,6 +214,7 @@ void describe(config::Visitor& v, PlanSettings& settings) {
   v.section("Robust planning");
   describe(v, settings.robust);
   if (settings.work_budget) v.at_least("work_budget", *settings.work_budget, std::int64_t{1});
+  if (settings.within) v.between("within", *settings.within, 0.0, 10.0);
 }
 
 void describe(config::Visitor& v, PlanResult& result) {
@@ -224,12 +256,12 @@ PlanResult plan(const PlanSettings& settings, const Call& call, config::Diagnost
   PlanResult result;
   const auto answers = settings.judge.cache.open(call.on_note);
   std::vector<RunTask> all = tasks;
-  const std::vector<RunTask> narrow = narrower(tasks);
-  all.insert(all.end(), narrow.begin(), narrow.end());
+  const auto narrow = narrower(tasks);
+  for (const auto& [of, task] : narrow) all.push_back(task);
   result.planners = run_tasks(all, call, answers.get());
   for (std::size_t i = 0; i < narrow.size(); ++i) {
-    note_cost_of_freedom(result.planners[i], result.planners[tasks.size() + i],
-                         narrow[i].run.spec.job.allowed.zero_stages.front());
+    note_cost_of_freedom(result.planners[narrow[i].first], result.planners[tasks.size() + i],
+                         narrow[i].second.run.spec.job.allowed.zero_stages.front());
   }
   result.planners.resize(tasks.size());
   result.inputs = tasks.front().run;

@@ -23,6 +23,10 @@ struct PlanSettings {
   std::vector<std::string> planners;           ///< Names; "all" is every one of the catalog.
   std::map<std::string, std::string> options;  ///< Of the planners that know them.
   std::optional<std::int64_t> work_budget;
+  /// RunSpec's of the same names.
+  std::optional<models::PlanRunner> executable_by;
+  Text near;
+  std::optional<double> within;
   Text output;
   Text timeline;
   /// With a trace: the plan is chosen together with how it recovers (robust_plan.h).

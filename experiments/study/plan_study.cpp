@@ -281,11 +281,12 @@ TaskList plan_tasks(const Study& study, std::vector<Point> points, const models:
       }
     }
     if (!found.empty()) continue;
-    const Identity identity{config::to_value(spec),
-                            {{"cluster", loaded.cluster.hash},
-                             {"workload", loaded.workload.hash},
-                             {"plan", loaded.plan ? models::plan_hash(*loaded.plan) : ""},
-                             {"profile", loaded.profile_hash}}};
+    Identity identity{config::to_value(spec),
+                      {{"cluster", loaded.cluster.hash},
+                       {"workload", loaded.workload.hash},
+                       {"plan", loaded.plan ? models::plan_hash(*loaded.plan) : ""},
+                       {"profile", loaded.profile_hash}}};
+    if (loaded.near) identity.hashes.emplace_back("near", models::plan_hash(*loaded.near));
     Task task{point,  identity.hash(), plan_in_words(spec), "", plan_inputs(study, point, loaded),
               nullptr};
     task.inputs["run"] = task.hash;

@@ -8,21 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/study/replay_policy.h"
 #include "experiments/study/run_spec.h"
 #include "models/config/diagnostics.h"
 #include "models/config/visitor.h"
 #include "models/spec/runtime.h"
 
 namespace orrery::experiments {
-
-/// A policy with options, or just its name: `checkpoint_restart`.
-struct ReplayPolicy {
-  std::string name;   ///< Of the catalog; on an axis also `all`: every one, with its defaults.
-  std::string label;  ///< In tables and figures; empty: the name.
-  std::map<std::string, std::string> options;
-  std::map<std::string, config::Position> option_positions;  ///< Where a file gives them.
-  const std::string& shown() const { return label.empty() ? name : label; }
-};
 
 /// Where in a trace file a replay begins.
 enum class TraceStart {
@@ -78,29 +70,29 @@ std::vector<std::pair<TraceStart, const char*>> enum_names(TraceStart);
 std::vector<std::pair<PlanningTime, const char*>> enum_names(PlanningTime);
 std::vector<std::pair<BackgroundTransfers, const char*>> enum_names(BackgroundTransfers);
 std::vector<std::pair<Prices, const char*>> enum_names(Prices);
-/// "autohet": a policy by its name alone.
-bool from_scalar(const std::string& text, ReplayPolicy& out, std::string& error);
-void describe(config::Visitor& v, ReplayPolicy& policy);
 void describe(config::Visitor& v, ReplayTrace& trace);
 void describe(config::Visitor& v, ReplayCase& one);
 void describe(config::Visitor& v, ReplayRun& run);
 
-/// The policies of a list, `all` and an empty one expanded, each once. Options of `all` go to every
-/// policy that has them and does not set them itself.
-std::vector<config::Located<ReplayPolicy>> expand_policies(
-    const std::vector<config::Located<ReplayPolicy>>& policies);
-
-/// For each option of `all` the policies that have no such option, in words.
-std::vector<std::string> options_not_of_all(
-    const std::vector<config::Located<ReplayPolicy>>& policies);
-
-/// A policy as a file would say it, at its places.
-config::Value as_value(const config::Located<ReplayPolicy>& policy);
-
-/// Unknown policies and unknown options, at the policy where the option has no place of its own.
-void check_policy(const config::Located<ReplayPolicy>& policy, config::Diagnostics& diagnostics);
-/// Values that the policy refuses, of a policy and options that check_policy() accepts.
-void check_policy_values(const ReplayPolicy& policy, config::Position at,
-                         config::Diagnostics& diagnostics);
+/// Flags `format` and `set` of commands that replay.
+template <class Value>
+void describe_trace_flags(config::Visitor& v, std::optional<std::string>& format,
+                          std::map<std::string, Value>& settings) {
+  v.optional("format", format, "of a trace file of others (orrery trace import --help)");
+  v.optional("set", settings,
+             "NAME=VALUE: setting of the generator or of the format; may be repeated");
+}
+/// Flags `prices`, `background_transfers` and `runtime` of commands that replay.
+template <class PricesFlag, class TransfersFlag>
+void describe_replay_flags(config::Visitor& v, PricesFlag& prices, TransfersFlag& transfers,
+                           std::map<std::string, std::string>& runtime) {
+  v.optional("prices", prices, "on_demand (default) or spot, where the trace names none");
+  v.optional("background_transfers", transfers,
+             "what checkpoints copy during training: simulated (default), it slows the iterations "
+             "of that time; ignored halves the simulations and flatters who copies much");
+  v.optional("runtime", runtime,
+             "NAME=VALUE: what it takes to notice, to start, to connect and to plan (orrery schema "
+             "replay --reference), as in monitor=timeout or start_node=\"45 s\"; may be repeated");
+}
 
 }  // namespace orrery::experiments

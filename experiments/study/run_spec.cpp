@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <variant>
 
 #include "experiments/study/checks.h"
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/mixed_length/step_planner.h"
 
@@ -49,6 +51,19 @@ void describe(config::Visitor& v, RunSpec& spec) {
   v.optional("collapsed", spec.collapsed, "one simulated rank for each tensor-parallel group");
   v.optional("simulation", spec.simulation, "how an iteration is simulated");
   v.optional("work_budget", spec.work_budget, "most plans that a planner examines; 0: its own end");
+  if (!v.dumping() || spec.executable_by) {
+    v.optional("executable_by", spec.executable_by,
+               "who is to run the planner's plan: megatron, flagscale or executor (Orrery's own); "
+               "plans that it cannot run are refused");
+  }
+  if (!v.dumping() || spec.near) {
+    v.optional(
+        "near", spec.near,
+        "plan file that is trained by now: the planner orrery then prefers the plan to which "
+        "a switch moves least among those that are nearly as fast as the best");
+    v.optional("within", spec.within, "of `near`: how much slower than the best, as a share");
+    v.between("within", spec.within, 0.0, 10.0);
+  }
   auto seed = static_cast<std::int64_t>(spec.seed);
   v.optional("seed", seed, "of the planner");
   v.not_negative("work_budget", spec.work_budget);
@@ -60,6 +75,20 @@ void describe(config::Visitor& v, RunSpec& spec) {
   } else if (!spec.planner && !spec.plan && v.good()) {
     v.problem("", "neither `planner` nor `plan` is given", "a run has one of them");
   }
+}
+
+models::Allowed everything_allowed() {
+  models::Allowed all;
+  all.recompute.clear();
+  for (const auto& [value, name] : enum_names(ir::Recompute{})) all.recompute.push_back(value);
+  all.zero_stages = {0, 1, 2, 3};
+  all.sequence_parallel = true;
+  all.max_micro_batch_size = std::numeric_limits<int>::max();
+  all.schedules.clear();
+  for (const models::ScheduleEntry* entry : models::schedules()) {
+    all.schedules.push_back(entry->kind);
+  }
+  return all;
 }
 
 bool knows_option(const std::string& planner, const std::string& option) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiments/study/hardware.h"
+#include "models/check/trainer.h"
 #include "models/config/visitor.h"
 #include "models/spec/job.h"
 #include "sim/iteration/options.h"
@@ -50,6 +51,11 @@ struct RunSpec : TrainingInputs {
   config::Position stragglers_at;
   config::Position slow_links_at;
   std::int64_t work_budget = 0;  ///< Of the planner; 0: its own end.
+  /// Plans of a planner that this runner cannot run are no plans.
+  std::optional<models::PlanRunner> executable_by;
+  /// Plan file whose state is in place already, of planners that keep near to one.
+  std::optional<config::Located<std::string>> near;
+  double within = 0.05;  ///< planners::NearPlan.
   std::uint64_t seed = 0;
 };
 
@@ -60,6 +66,9 @@ void describe(config::Visitor& v, PlannerChoice& choice);
 void describe_job(config::Visitor& v, TrainingInputs& inputs);
 void describe_profile(config::Visitor& v, TrainingInputs& inputs);
 void describe(config::Visitor& v, RunSpec& spec);
+
+/// All that can be lowered.
+models::Allowed everything_allowed();
 
 /// A planner of the catalog that has an option of that name.
 bool knows_option(const std::string& planner, const std::string& option);

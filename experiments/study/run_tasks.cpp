@@ -1,17 +1,21 @@
 #include "experiments/study/run_tasks.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 
+#include "experiments/study/clock.h"
 #include "models/base/check.h"
 #include "sim/flow/fork.h"
 
@@ -48,8 +52,63 @@ std::string receive(const std::string& name, sim::ForkedRun child) {
   return bytes.substr(1);
 }
 
+/// How far searches in children are: in memory that they share with this process.
+class SharedProgress {
+ public:
+  explicit SharedProgress(std::size_t count) : count_(count) {
+    void* memory =
+        mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::runtime_error("no memory that processes share");
+    all_ = static_cast<planners::SearchProgress*>(memory);
+    std::uninitialized_value_construct_n(all_, count_);
+  }
+  ~SharedProgress() { munmap(all_, bytes()); }
+  SharedProgress(const SharedProgress&) = delete;
+  SharedProgress& operator=(const SharedProgress&) = delete;
+  planners::SearchProgress& operator[](std::size_t i) const { return all_[i]; }
+
+ private:
+  std::size_t bytes() const { return std::max<std::size_t>(1, count_) * sizeof *all_; }
+  std::size_t count_;
+  planners::SearchProgress* all_;
+};
+
+/// "orrery: 12.3 s, 4.1 % above the bound"; "": nothing is known yet.
+std::string in_words(const std::string& name, const planners::SearchProgress& search) {
+  const double best = search.best, bound = search.bound;
+  if (best <= 0) return "";
+  std::string text = fmt::format("{}: {:.4g} s", name, best);
+  if (bound > 0) {
+    text += fmt::format(", bound {:.4g} s, gap {:.1f} %", bound, 100 * (best / bound - 1));
+  }
+  return text;
+}
+
+/// What searches have done of all that they may, which is their share of a run.
+void tell(const std::vector<RunTask>& tasks, const SharedProgress& searches, std::size_t done,
+          double seconds, const Call& call) {
+  Progress progress;
+  std::string state;
+  std::int64_t work = 0, budget = 0;
+  for (std::size_t i = done; i < tasks.size(); ++i) {
+    if (searches[i].budget == 0) continue;
+    work += searches[i].work;
+    budget += searches[i].budget;
+    const std::string words = in_words(tasks[i].name, searches[i]);
+    if (!words.empty()) state += (state.empty() ? "" : "; ") + words;
+  }
+  if (budget == 0) return;
+  const bool one = tasks.size() == 1;
+  progress.total = one ? static_cast<int>(budget) : static_cast<int>(tasks.size());
+  progress.done = one ? static_cast<int>(std::min(work, budget)) : static_cast<int>(done);
+  progress.noun = one ? "simulations" : "planners";
+  progress.elapsed_seconds = seconds;
+  progress.state = std::move(state);
+  call.progress(progress);
+}
+
 std::string carry_out(const RunTask& task, const Cancellation& cancellation,
-                      const models::AnswerStore* answers) {
+                      const models::AnswerStore* answers, planners::SearchProgress* progress) {
   Session session(task.run, answers);
   // SimGrid has just put its own handler in place, which ends the process untidily.
   if (task.run.spec.planner) {
@@ -57,7 +116,7 @@ std::string carry_out(const RunTask& task, const Cancellation& cancellation,
   } else {
     signal(SIGINT, SIG_DFL);
   }
-  RunOutcome outcome = session.execute(task.exports.any(), cancellation.flag());
+  RunOutcome outcome = session.execute(task.exports.any(), cancellation.flag(), progress);
   outcome.name = task.name;
   if (outcome.plan && outcome.evaluation) {
     write_exports(task.exports, task.run.cluster, outcome.program, outcome.log);
@@ -74,7 +133,9 @@ std::string run_child(const std::string& name, const std::function<std::string()
 
 void run_children(std::size_t count, const std::function<std::string(std::size_t)>& name,
                   const std::function<std::string(std::size_t)>& work,
-                  const std::function<void(std::size_t, const std::string&)>& take) {
+                  const std::function<void(std::size_t, const std::string&)>& take,
+                  const std::function<void()>& waiting) {
+  constexpr int kMillisecondsBetween = 250;
   const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
   std::deque<sim::ForkedRun> children;
   for (std::size_t started = 0, done = 0; done < count; ++done) {
@@ -83,6 +144,8 @@ void run_children(std::size_t count, const std::function<std::string(std::size_t
         return deliver(parent, [&work, started] { return work(started); });
       });
     }
+    pollfd answer{children.front().file_descriptor(), POLLIN, 0};
+    while (waiting && poll(&answer, 1, kMillisecondsBetween) <= 0) waiting();
     const std::string bytes = receive(name(done), std::move(children.front()));
     children.pop_front();
     take(done, bytes);
@@ -95,13 +158,16 @@ std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& 
     return task.run.spec.planner.has_value();
   });
   const Cancellation::Listener listener(call.cancellation, searches);
+  const Clock::time_point start = Clock::now();
+  const SharedProgress progress(tasks.size());
   std::vector<RunReport> reports;
   run_children(
       tasks.size(), [&](std::size_t i) { return tasks[i].name; },
-      [&](std::size_t i) { return carry_out(tasks[i], call.cancellation, answers); },
+      [&](std::size_t i) { return carry_out(tasks[i], call.cancellation, answers, &progress[i]); },
       [&](std::size_t i, const std::string& bytes) {
         reports.push_back(delivered<RunReport>(bytes, tasks[i].name));
-      });
+      },
+      [&] { tell(tasks, progress, reports.size(), seconds_since(start), call); });
   return reports;
 }
 

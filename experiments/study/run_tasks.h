@@ -42,14 +42,17 @@ T run_in_child(const std::string& name, const std::function<T()>& work) {
 }
 
 /// What `work(i)` returns in forked children for each i below `count`, as many at once as there are
-/// cores; `take` hears it in order. `name(i)` is for messages. Throws as run_child(); children that
+/// cores; `take` hears it in order. `name(i)` is for messages, `waiting` is called a few times each
+/// second. Throws as run_child(); children that
 /// still run are killed then.
 void run_children(std::size_t count, const std::function<std::string(std::size_t)>& name,
                   const std::function<std::string(std::size_t)>& work,
-                  const std::function<void(std::size_t, const std::string&)>& take);
+                  const std::function<void(std::size_t, const std::string&)>& take,
+                  const std::function<void()>& waiting = {});
 
 /// Carries out all tasks, reports in their order. SIGINT cancels searches: the best plan so far
-/// comes back. `answers`: of Session. Throws std::runtime_error if a child fails.
+/// comes back; searches that tell how far they are give the call's progress. `answers`: of Session.
+/// Throws std::runtime_error if a child fails.
 std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& call,
                                  const models::AnswerStore* answers = nullptr);
 

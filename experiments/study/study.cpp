@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "experiments/study/assumptions.h"
 #include "experiments/study/checks.h"
@@ -83,11 +85,51 @@ void Study::set_axis(const std::string& axis, std::vector<Value> values) {
   axes.append(axis, Value::list(std::move(values)));
 }
 
-void Study::drop_option_axes() {
+void Study::change_axis(
+    const std::string& axis,
+    const std::function<std::vector<Value>(const std::vector<Value>&)>& change) {
+  std::vector<Value> of_study;
+  const auto take = [&](const Value& map) {
+    const Value* value = map.find(axis);
+    if (value == nullptr) return;
+    if (value->is_list()) {
+      of_study.insert(of_study.end(), value->items.begin(), value->items.end());
+    } else {
+      of_study.push_back(*value);
+    }
+  };
+  take(axes);
+  take(settings);
+  std::map<std::pair<std::string, std::size_t>, Value> of_cases;
+  for (const Value::Entry& cases : axes.entries) {
+    if (cases.key == axis) continue;
+    for (std::size_t i = 0; i < cases.value.items.size(); ++i) {
+      const Value& one = cases.value.items[i];
+      if (!one.is_map()) continue;
+      take(one);
+      const Value* own = one.find("axes");
+      const Value* list = own == nullptr ? nullptr : own->find(axis);
+      if (list != nullptr) of_cases[{cases.key, i}] = Value::list(change(list->items), list->at);
+    }
+  }
+  set_axis(axis, change(of_study));
+  for (Value::Entry& cases : axes.entries) {
+    for (std::size_t i = 0; i < cases.value.items.size(); ++i) {
+      const auto list = of_cases.find({cases.key, i});
+      if (list == of_cases.end()) continue;
+      for (Value::Entry& entry : cases.value.items[i].entries) {
+        if (entry.key == "axes") entry.value.append(axis, list->second);
+      }
+    }
+  }
+}
+
+void Study::drop_option_axes(const std::vector<std::string>& keep) {
   const std::vector<std::string> known = setting_names(command_of(*this));
   std::erase_if(axes.entries, [&](const Value::Entry& axis) {
     const std::string first = axis.key.substr(0, axis.key.find('.'));
-    return first != axis.key && std::find(known.begin(), known.end(), first) == known.end();
+    return first != axis.key && std::find(known.begin(), known.end(), first) == known.end() &&
+           std::find(keep.begin(), keep.end(), first) == keep.end();
   });
 }
 

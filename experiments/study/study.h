@@ -2,6 +2,7 @@
 /// in. The file of a study is called manifest.yaml (`schema: orrery/study/1`).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -54,8 +55,12 @@ struct Study {
   void set(const std::string& setting, const config::Value& value);
   /// Gives the study an axis, in place of those of that name.
   void set_axis(const std::string& axis, std::vector<config::Value> values);
-  /// Removes axes of options of planners and policies.
-  void drop_option_axes();
+  /// The same, made of what the file says: of the study, and of each case with an axis of its own.
+  void change_axis(
+      const std::string& axis,
+      const std::function<std::vector<config::Value>(const std::vector<config::Value>&)>& change);
+  /// Removes axes of options, but of these planners or policies.
+  void drop_option_axes(const std::vector<std::string>& keep);
 };
 
 void describe(config::Visitor& v, Study& study);

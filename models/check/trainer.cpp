@@ -260,4 +260,44 @@ std::variant<TrainerPlan, std::vector<std::string>> in_terms_of(Trainer trainer,
   return Reader(trainer, plan, cluster, workload).read();
 }
 
+namespace {
+
+/// The executor has Megatron's sequence parallelism alone, and holds tied embeddings whole.
+std::vector<std::string> executor_reasons(const ir::Plan& plan, const Workload& workload) {
+  bool gathered = false, lengthwise = false;
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        gathered |= segment.zero.stage == 3 && workload.shape.tied_embeddings;
+        for (const ir::Group& group : segment.groups) {
+          lengthwise |= group.sequence == ir::SequenceParallelism::ulysses ||
+                        group.sequence == ir::SequenceParallelism::ring;
+        }
+      }
+    }
+  }
+  std::vector<std::string> reasons;
+  if (gathered) reasons.emplace_back("ZeRO-3 with tied embeddings");
+  if (lengthwise) reasons.emplace_back("Ulysses or ring attention");
+  return reasons;
+}
+
+}  // namespace
+
+std::vector<std::pair<PlanRunner, const char*>> enum_names(PlanRunner) {
+  return {{PlanRunner::megatron, "megatron"},
+          {PlanRunner::flagscale, "flagscale"},
+          {PlanRunner::executor, "executor"}};
+}
+
+std::vector<std::string> reasons_against(PlanRunner runner, const ir::Plan& plan,
+                                         const Cluster& cluster, const Workload& workload) {
+  if (runner == PlanRunner::executor) return executor_reasons(plan, workload);
+  const auto terms =
+      in_terms_of(runner == PlanRunner::megatron ? Trainer::megatron : Trainer::flagscale, plan,
+                  cluster, workload);
+  const auto* reasons = std::get_if<std::vector<std::string>>(&terms);
+  return reasons == nullptr ? std::vector<std::string>{} : *reasons;
+}
+
 }  // namespace orrery::models

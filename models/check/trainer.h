@@ -1,4 +1,4 @@
-/// What trainers beside Orrery's own executor can run: a plan in their terms, or why they cannot.
+/// What trainers can run: a plan in their terms, or why they cannot.
 #pragma once
 #include <string>
 #include <utility>
@@ -61,5 +61,17 @@ std::variant<TrainerPlan, std::vector<std::string>> in_terms_of(Trainer trainer,
                                                                 const ir::Plan& plan,
                                                                 const Cluster& cluster,
                                                                 const Workload& workload);
+
+/// Who is to run a plan.
+enum class PlanRunner {
+  megatron,   ///< Trainer::megatron.
+  flagscale,  ///< Trainer::flagscale.
+  executor,   ///< Orrery's own.
+};
+std::vector<std::pair<PlanRunner, const char*>> enum_names(PlanRunner);
+
+/// Every reason why it cannot; empty: it can. The plan is valid.
+std::vector<std::string> reasons_against(PlanRunner runner, const ir::Plan& plan,
+                                         const Cluster& cluster, const Workload& workload);
 
 }  // namespace orrery::models

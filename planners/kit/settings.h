@@ -42,7 +42,8 @@ Settings read_settings(const Options& given) {
 template <class P>
 constexpr PlannerEntry planner_entry(const char* name, const char* source, const char* searches,
                                      const char* ignores, OwnEstimate* estimate = nullptr,
-                                     bool takes_lengths = false, bool draws = false) {
+                                     bool takes_lengths = false, bool draws = false,
+                                     bool keeps_near = false, bool judges_all = false) {
   return {name,
           source,
           searches,
@@ -54,7 +55,9 @@ constexpr PlannerEntry planner_entry(const char* name, const char* source, const
           },
           takes_lengths,
           estimate,
-          draws};
+          draws,
+          keeps_near,
+          judges_all};
 }
 
 /// A planner whose work is Search(input, settings).run().

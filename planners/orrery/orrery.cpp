@@ -14,6 +14,7 @@ const PlannerEntry kOrrery = planner_entry<SearchPlanner<OrrerySearch, OrrerySet
     "step judged by the evaluator",
     "what the evaluator does not see; Ulysses and ring attention, expert parallelism, stages of "
     "the embedding or the head alone",
-    /*estimate=*/nullptr, /*takes_lengths=*/false, /*draws=*/true);
+    /*estimate=*/nullptr, /*takes_lengths=*/false, /*draws=*/true, /*keeps_near=*/true,
+    /*judges_all=*/true);
 
 }  // namespace orrery::planners

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "models/check/trainer.h"
 #include "models/check/validate.h"
 #include "models/cost/memory.h"
 #include "models/lower/lower.h"
+#include "models/reshard/reshard_plan.h"
 #include "planners/catalog.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/ranking.h"
@@ -41,6 +43,10 @@ constexpr double kPromising = 1.03;
 constexpr double kPromisingNew = 1.08;
 /// Drafts of the same price that are simulated.
 constexpr int kJudgedAlike = 2;
+/// Share of the budget that plans near another get on top.
+constexpr std::int64_t kForNear = 3;
+/// Moves of each kind that are tried for next_steps(), per draft priced for a simulation.
+constexpr double kNextTries = 0.4;
 /// Devices beyond which planners of the catalog are not asked for seeds.
 constexpr std::size_t kMostForQuick = 96;
 
@@ -53,7 +59,9 @@ ir::EnumNames<OrrerySeeds> enum_names(OrrerySeeds) {
   return {{OrrerySeeds::own, "own"}, {OrrerySeeds::quick, "quick"}, {OrrerySeeds::all, "all"}};
 }
 ir::EnumNames<OrreryObjective> enum_names(OrreryObjective) {
-  return {{OrreryObjective::time, "time"}, {OrreryObjective::dollars, "dollars"}};
+  return {{OrreryObjective::time, "time"},
+          {OrreryObjective::dollars, "dollars"},
+          {OrreryObjective::frontier, "frontier"}};
 }
 ir::EnumNames<OrreryTarget> enum_names(OrreryTarget) {
   return {{OrreryTarget::any, "any"},
@@ -95,7 +103,9 @@ void describe(config::Visitor& v, OrrerySettings& s) {
       "stages; executor: Orrery's own (Megatron's sequence parallelism alone, no ZeRO-3 with tied "
       "embeddings).");
   v.optional("objective", s.objective,
-             "time of an iteration, or dollars for it: GPUs that a plan leaves out cost nothing.");
+             "time of an iteration, or dollars for it: GPUs that a plan leaves out cost nothing. "
+             "frontier: half of the search for each; the fastest plan is returned, and --explain "
+             "shows all that no other beats in both.");
   v.optional("without", s.without, "A kind of move to leave out: for ablations.");
   v.between("budget", s.budget, std::int64_t{0}, std::int64_t{100'000'000});
 }
@@ -103,6 +113,8 @@ void describe(config::Visitor& v, OrrerySettings& s) {
 OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& settings)
     : input_(input),
       settings_(settings),
+      objective_(settings.objective == OrreryObjective::dollars ? OrreryObjective::dollars
+                                                                : OrreryObjective::time),
       costs_(input),
       balance_(input, costs_),
       moves_(input, costs_, balance_, limits_),
@@ -130,17 +142,34 @@ std::int64_t OrrerySearch::own_budget() const {
 }
 
 std::int64_t OrrerySearch::budget() const {
-  return input_.work_budget > 0 ? std::min(own_budget() + borrowed_, input_.work_budget)
-                                : own_budget() + borrowed_;
+  const std::int64_t all = own_budget() + borrowed_ + extra_;
+  return input_.work_budget > 0 ? std::min(all, input_.work_budget) : all;
 }
 
-bool OrrerySearch::over() const { return canceled(input_) || report_.work >= budget(); }
+bool OrrerySearch::over() const {
+  const std::int64_t end = stop_at_ > 0 ? std::min(stop_at_, budget()) : budget();
+  return canceled(input_) || report_.work >= end;
+}
 
-double OrrerySearch::value_of(const models::Evaluation& evaluation) const {
-  if (settings_.objective == OrreryObjective::dollars && evaluation.dollars_per_million_tokens) {
-    return evaluation.dollars_per_million_tokens->value;
+double OrrerySearch::price_of(const std::vector<DeviceId>& devices) const {
+  double sum = 0;
+  for (const DeviceId device : devices) {
+    const auto& price = input_.cluster.gpu(device).price;
+    sum += price ? price->value : kNever;
   }
-  return evaluation.iteration_time.value;
+  return sum;
+}
+
+double OrrerySearch::rate_of(const Draft& draft) const {
+  return objective_ == OrreryObjective::time ? 1 : price_of(devices_of(draft));
+}
+
+void OrrerySearch::tell() const {
+  if (input_.progress == nullptr) return;
+  input_.progress->bound = bound_.seconds.value;
+  input_.progress->work = report_.work;
+  input_.progress->budget = budget();
+  if (!elite_.empty()) input_.progress->best = judged_[elite_.front()].seconds;
 }
 
 /// What the target's frameworks cannot run, beside what validate() refuses.
@@ -150,31 +179,18 @@ bool OrrerySearch::admissible(const ir::Plan& plan) {
   if (settings_.allowed == OrreryAllowed::as_others && plan.communication.gradient_overlap) {
     return false;
   }
+  const auto runs = [&](models::PlanRunner runner) {
+    return models::reasons_against(runner, plan, input_.cluster, input_.workload).empty();
+  };
   switch (settings_.target) {
     case OrreryTarget::any:
-      return true;
-    case OrreryTarget::megatron:
-    case OrreryTarget::flagscale: {
-      const auto trainer = settings_.target == OrreryTarget::megatron ? models::Trainer::megatron
-                                                                      : models::Trainer::flagscale;
-      const auto found = models::in_terms_of(trainer, plan, input_.cluster, input_.workload);
-      return std::holds_alternative<models::TrainerPlan>(found);
-    }
-    case OrreryTarget::executor:
       break;
-  }
-  for (const ir::Pipeline& pipeline : plan.pipelines) {
-    for (const ir::Stage& stage : pipeline.stages) {
-      for (const ir::Segment& segment : stage.segments) {
-        if (segment.zero.stage == 3 && input_.workload.shape.tied_embeddings) return false;
-        for (const ir::Group& group : segment.groups) {
-          if (group.sequence == ir::SequenceParallelism::ulysses ||
-              group.sequence == ir::SequenceParallelism::ring) {
-            return false;
-          }
-        }
-      }
-    }
+    case OrreryTarget::megatron:
+      return runs(models::PlanRunner::megatron);
+    case OrreryTarget::flagscale:
+      return runs(models::PlanRunner::flagscale);
+    case OrreryTarget::executor:
+      return runs(models::PlanRunner::executor);
   }
   return true;
 }
@@ -202,8 +218,9 @@ int OrrerySearch::judge(ir::Plan plan, std::optional<Draft> draft, double previe
     return -1;
   }
   ++report_.judged;
-  made.value = value_of(made.evaluation);
   made.seconds = made.evaluation.iteration_time.value;
+  made.dollars = made.seconds * price_of(ir::devices_of(plan));
+  made.value = objective_ == OrreryObjective::time ? made.seconds : made.dollars;
   made.preview = preview;
   made.plan = std::move(plan);
   if (draft) made.structure = structure(*draft);
@@ -213,12 +230,13 @@ int OrrerySearch::judge(ir::Plan plan, std::optional<Draft> draft, double previe
   made.parent = parent;
   made.what = std::move(what);
   const int index = static_cast<int>(judged_.size());
-  if (elite_.empty() || made.value < judged_[elite_.front()].value) {
-    since_better_ = 0;
-  } else {
-    ++since_better_;
-  }
   judged_.push_back(std::move(made));
+  enter_elite(index);
+  tell();
+  return index;
+}
+
+void OrrerySearch::enter_elite(int index) {
   const auto better = [this](int a, int b) { return judged_[a].value < judged_[b].value; };
   elite_.insert(std::upper_bound(elite_.begin(), elite_.end(), index, better), index);
   // Of one structure the best few, so that the search keeps others to go on from.
@@ -230,7 +248,16 @@ int OrrerySearch::judge(ir::Plan plan, std::optional<Draft> draft, double previe
     break;
   }
   if (elite_.size() > kElite) elite_.pop_back();
-  return index;
+}
+
+void OrrerySearch::aim_at(OrreryObjective objective) {
+  objective_ = objective;
+  elite_.clear();
+  for (std::size_t i = 0; i < judged_.size(); ++i) {
+    Judged& one = judged_[i];
+    one.value = objective == OrreryObjective::time ? one.seconds : one.dollars;
+    enter_elite(static_cast<int>(i));
+  }
 }
 
 void OrrerySearch::seed_plan(const ir::Plan& plan, const std::string& what) {
@@ -299,6 +326,7 @@ void OrrerySearch::seed_others() {
     const PlannerEntry* entry = find_planner(name);
     PlannerInput input = input_;
     input.work_budget = 0;
+    input.progress = nullptr;
     const PlannerResult result = entry->make(options)->plan(input);
     report_.work += result.report.judged;
     borrowed_ += result.report.judged;
@@ -338,7 +366,7 @@ std::optional<OrrerySearch::Child> OrrerySearch::walk(int parent, int steps, dou
   const Judged& from = judged_[parent];
   // What the price leaves out of the parent it leaves out of plans like it.
   const double ratio = from.seconds / from.preview / correction(*from.draft);
-  Child here{from.seconds, *from.draft, from.view, {}};
+  Child here{from.value, *from.draft, from.view, {}};
   std::optional<Child> best;
   double total = 0;
   for (const double weight : weight_) total += weight;
@@ -354,7 +382,7 @@ std::optional<OrrerySearch::Child> OrrerySearch::walk(int parent, int steps, dou
     if (!moves_.apply(static_cast<MoveKind>(kind), next.draft, here.view, rng_)) continue;
     next.view = costs_.view(next.draft);
     if (next.view.seconds == kNever) continue;
-    next.predicted = next.view.seconds * correction(next.draft) * ratio;
+    next.predicted = next.view.seconds * correction(next.draft) * ratio * rate_of(next.draft);
     const double worse = next.predicted - here.predicted;
     if (worse > 0 && (temperature <= 0 || rng_.uniform() >= std::exp(-worse / temperature))) {
       continue;
@@ -425,7 +453,7 @@ int OrrerySearch::pick_parent() {
 void OrrerySearch::climb() {
   int idle = 0;
   while (!over() && idle < 100) {
-    if (!elite_.empty() && settings_.objective == OrreryObjective::time &&
+    if (!elite_.empty() && objective_ == OrreryObjective::time &&
         judged_[elite_.front()].seconds <= bound_.seconds.value * (1 + 1e-6)) {
       break;
     }
@@ -438,10 +466,9 @@ void OrrerySearch::climb() {
     const int steps = tune ? priced_for_one(input_) / 2 : 2 * priced_for_one(input_);
     const double heat = tune ? 0.002 : 0.01 * std::pow(5, rng_.uniform());
     std::optional<Child> found = walk(parent, steps, heat, !tune);
-    const double best = judged_[elite_.front()].seconds;
+    const double best = judged_[elite_.front()].value;
     const double promising = tune ? kPromising : kPromisingNew;
-    if (!found || (settings_.objective == OrreryObjective::time &&
-                   found->predicted > promising * best && !rng_.bernoulli(0.1))) {
+    if (!found || (found->predicted > promising * best && !rng_.bernoulli(0.1))) {
       ++idle;
       continue;
     }
@@ -449,10 +476,106 @@ void OrrerySearch::climb() {
   }
 }
 
-/// From the seed to the best plan: what the steps gained that gained most.
-std::vector<std::string> OrrerySearch::story() const {
+double OrrerySearch::moved(int index) {
+  const auto [known, fresh] = moved_.try_emplace(index, kNever);
+  if (!fresh) return known->second;
+  const ir::Plan& from = input_.near->plan;
+  models::ReshardOptions options;
+  options.bytes = models::weight_bytes(input_.job);
+  const std::vector<DeviceId> before = ir::devices_of(from);
+  std::set_difference(before.begin(), before.end(), input_.devices.begin(), input_.devices.end(),
+                      std::back_inserter(options.lost));
+  const ir::Plan& to = judged_[index].plan;
+  if (models::find_problems(from, to, input_.cluster, options).empty()) {
+    known->second = models::sum(models::plan_reshard(from, to, input_.cluster, input_.topology,
+                                                     input_.workload, options)
+                                    .moved)
+                        .value;
+  }
+  return known->second;
+}
+
+int OrrerySearch::nearest() {
+  const double limit = (1 + input_.near->within) * judged_[elite_.front()].value;
+  int chosen = elite_.front();
+  for (int i = 0; i < static_cast<int>(judged_.size()); ++i) {
+    if (judged_[i].value > limit || moved(i) > moved(chosen)) continue;
+    if (moved(i) < moved(chosen) || judged_[i].value < judged_[chosen].value) chosen = i;
+  }
+  return chosen;
+}
+
+void OrrerySearch::approach() {
+  if (elite_.empty()) return;
+  extra_ = own_budget() / kForNear;
+  for (int idle = 0; !over() && idle < 100;) {
+    const int chosen = nearest();
+    if (moved(chosen) == 0) return;
+    // Those that move less and are too slow, fastest first; and the nearest itself.
+    std::vector<int> parents;
+    for (int i = 0; i < static_cast<int>(judged_.size()); ++i) {
+      const bool movable = judged_[i].draft && judged_[i].preview < kNever;
+      if (movable && (i == chosen || moved(i) < moved(chosen))) parents.push_back(i);
+    }
+    if (parents.empty()) return;
+    std::stable_sort(parents.begin(), parents.end(),
+                     [&](int a, int b) { return judged_[a].value < judged_[b].value; });
+    parents.resize(std::min(parents.size(), kElite));
+    const int parent =
+        parents[as_size(rng_.integer(0, static_cast<std::int64_t>(parents.size()) - 1))];
+    // Few moves: each may move state.
+    std::optional<Child> found = walk(parent, std::max(4, priced_for_one(input_) / 8), 0, false);
+    const bool made = found && judge(std::move(*found), parent, "") >= 0;
+    idle = made ? 0 : idle + 1;
+  }
+}
+
+std::vector<NextStep> OrrerySearch::next_steps(const Judged& best) const {
+  std::vector<NextStep> steps;
+  if (!best.draft || best.preview == kNever) return steps;
+  const int tries = std::max(4, static_cast<int>(kNextTries * priced_for_one(input_)));
+  const double ratio = best.seconds / best.preview;
+  for (int kind = 0; kind < kMoveKinds; ++kind) {
+    Rng rng = Rng(input_.seed).fork(as_size(kind) + 1);
+    std::optional<NextStep> cheapest;
+    for (int i = 0; i < tries && !canceled(input_); ++i) {
+      Draft draft = *best.draft;
+      if (!moves_.apply(static_cast<MoveKind>(kind), draft, best.view, rng)) continue;
+      if (draft == *best.draft) continue;
+      const double seconds = costs_.view(draft).seconds * ratio;
+      if (seconds == kNever || (cheapest && cheapest->estimate.value <= seconds)) continue;
+      cheapest = NextStep{enum_names(MoveKind{})[as_size(kind)].second,
+                          differences(*best.draft, draft), Seconds{seconds}};
+    }
+    if (cheapest) steps.push_back(std::move(*cheapest));
+  }
+  std::stable_sort(steps.begin(), steps.end(),
+                   [](const NextStep& a, const NextStep& b) { return a.estimate < b.estimate; });
+  return steps;
+}
+
+std::vector<FrontierPlan> OrrerySearch::frontier() const {
+  std::vector<const Judged*> order;
+  for (const Judged& one : judged_) order.push_back(&one);
+  std::stable_sort(order.begin(), order.end(), [](const Judged* a, const Judged* b) {
+    return std::pair(a->seconds, a->dollars) < std::pair(b->seconds, b->dollars);
+  });
+  std::vector<FrontierPlan> front;
+  double least = kNever;
+  for (const Judged* one : order) {
+    if (one->dollars >= least) continue;
+    least = one->dollars;
+    front.push_back({in_words(one->plan, input_.workload),
+                     static_cast<std::int64_t>(ir::devices_of(one->plan).size()),
+                     Seconds{one->seconds}, *one->evaluation.dollars_per_million_tokens});
+  }
+  return front;
+}
+
+/// From the seed to a plan: what the steps gained that gained most.
+std::vector<std::string> OrrerySearch::story(int of) const {
   std::vector<int> line;
-  for (int i = elite_.front(); i >= 0; i = judged_[i].parent) line.push_back(i);
+  for (int i = of; i >= 0; i = judged_[i].parent) line.push_back(i);
   std::reverse(line.begin(), line.end());
   const Judged& seed = judged_[line.front()];
   struct Step {
@@ -479,7 +602,7 @@ std::vector<std::string> OrrerySearch::story() const {
 PlannerResult OrrerySearch::finish() {
   report_.plans_examined = priced_;
   report_.complete = !canceled(input_) && (input_.work_budget == 0 || report_.work < budget() ||
-                                           input_.work_budget >= own_budget() + borrowed_);
+                                           input_.work_budget >= own_budget() + borrowed_ + extra_);
   if (elite_.empty()) {
     for (const ConstraintCost& cost : report_.constraints) {
       if (cost.constraint == kDeviceMemory) {
@@ -491,16 +614,31 @@ PlannerResult OrrerySearch::finish() {
                                "recomputation and micro-batches"},
             std::move(report_)};
   }
-  const Judged& best = judged_[elite_.front()];
+  const int chosen = input_.near ? nearest() : elite_.front();
+  const Judged& best = judged_[chosen];
   report_.estimate = Seconds{best.preview == kNever ? best.seconds : best.preview};
   report_.chosen = in_words(best.plan, input_.workload);
-  for (std::size_t i = 1; i < std::min<std::size_t>(elite_.size(), 6); ++i) {
+  for (std::size_t i = 0; i < elite_.size() && report_.runners_up.size() < 5; ++i) {
+    if (elite_[i] == chosen) continue;
     const Judged& other = judged_[elite_[i]];
     report_.runners_up.push_back({in_words(other.plan, input_.workload),
                                   Seconds{other.preview == kNever ? other.seconds : other.preview},
                                   Seconds{other.seconds}});
   }
-  report_.notes = story();
+  report_.notes = story(chosen);
+  if (input_.near) {
+    const Judged& fastest = judged_[elite_.front()];
+    report_.notes.push_back(
+        chosen == elite_.front()
+            ? fmt::format("a switch to it moves {:.3g} GiB of weights and master copies, and no "
+                          "plan within {:g} % of it was found that moves less",
+                          moved(chosen) / 0x1p30, 100 * input_.near->within)
+            : fmt::format("a switch to it moves {:.3g} GiB of weights and master copies; to the "
+                          "best plan found, {:.4g} s, {:.3g} GiB",
+                          moved(chosen) / 0x1p30, fastest.seconds, moved(elite_.front()) / 0x1p30));
+  }
+  report_.next_steps = next_steps(best);
+  if (settings_.objective == OrreryObjective::frontier) report_.frontier = frontier();
   report_.notes.push_back(fmt::format(
       "lower bound {:.4g} s ({}): no plan of the job is faster; this one is {:.1f} % above it",
       bound_.seconds.value, bound_.what, 100 * (best.seconds / bound_.seconds.value - 1)));
@@ -513,10 +651,37 @@ PlannerResult OrrerySearch::run() {
   if (input_.devices.empty()) {
     return {models::Infeasible{"number of devices", "no device is given"}, std::move(report_)};
   }
+  if (settings_.objective != OrreryObjective::time) {
+    for (const DeviceId device : input_.devices) {
+      if (input_.cluster.gpu(device).price) continue;
+      const std::string& gpu = input_.cluster.gpu(device).name;
+      return {models::Infeasible{"prices",
+                                 fmt::format("GPU {} has none; --price {}=2.50 sets it", gpu, gpu)},
+              std::move(report_)};
+    }
+  }
+  tell();
+  if (input_.near) {
+    const std::vector<DeviceId> used = ir::devices_of(input_.near->plan);
+    if (std::includes(input_.devices.begin(), input_.devices.end(), used.begin(), used.end())) {
+      ir::Plan plan = input_.near->plan;
+      plan.predicted.reset();
+      seed_plan(plan, "plan to keep near");
+    }
+  }
   seed_own();
   seed_others();
   polish_seeds();
+  const bool both = settings_.objective == OrreryObjective::frontier;
+  if (both) stop_at_ = report_.work + (budget() - report_.work) / 2;
   climb();
+  if (both && !canceled(input_)) {
+    stop_at_ = 0;
+    aim_at(OrreryObjective::dollars);
+    climb();
+    aim_at(OrreryObjective::time);
+  }
+  if (input_.near) approach();
   return finish();
 }
 

@@ -22,7 +22,7 @@ enum class OrrerySeeds {
 };
 ir::EnumNames<OrrerySeeds> enum_names(OrrerySeeds);
 
-enum class OrreryObjective { time, dollars };
+enum class OrreryObjective { time, dollars, frontier };
 ir::EnumNames<OrreryObjective> enum_names(OrreryObjective);
 
 /// For whom the plan must be executable.
@@ -67,6 +67,7 @@ class OrrerySearch {
   struct Judged {
     double value = kNever;  ///< What is minimized.
     double seconds = kNever;
+    double dollars = kNever;  ///< Of an iteration, of the devices that the plan uses.
     double preview = kNever;
     ir::Plan plan;
     std::optional<Draft> draft;  ///< None: the plan is of a kind that moves do not change.
@@ -78,7 +79,7 @@ class OrrerySearch {
   };
   /// A draft on the way of a walk.
   struct Child {
-    double predicted = kNever;
+    double predicted = kNever;  ///< Of what is minimized.
     Draft draft;
     DraftCosts::View view;
     std::vector<MoveKind> kinds;  ///< Moves from the start.
@@ -112,12 +113,28 @@ class OrrerySearch {
   /// Whether the judge would learn nothing new: a draft that was judged, or one of the same price
   /// as two that were (most often the same with devices of a kind exchanged).
   bool known(const Draft& draft, const DraftCosts::View& view) const;
+  /// Dollars per second of devices; infinite where one has no price.
+  double price_of(const std::vector<DeviceId>& devices) const;
+  /// What an iteration's seconds count times, for the objective: 1, or dollars per second.
+  double rate_of(const Draft& draft) const;
+  /// From here on minimizes that.
+  void aim_at(OrreryObjective objective);
+  void enter_elite(int index);
+  /// Bytes of state that a switch from PlannerInput::near to the plan moves.
+  double moved(int index);
+  /// The judged plan that moves least among those within the share of the best.
+  int nearest();
+  /// Goes on from plans that move less than the nearest, so that they come within the share.
+  void approach();
+  std::vector<NextStep> next_steps(const Judged& best) const;
+  std::vector<FrontierPlan> frontier() const;
+  void tell() const;
   PlannerResult finish();
-  std::vector<std::string> story() const;
-  double value_of(const models::Evaluation& evaluation) const;
+  std::vector<std::string> story(int of) const;
 
   const PlannerInput& input_;
   const OrrerySettings& settings_;
+  OrreryObjective objective_;
   DraftCosts costs_;
   DraftBalance balance_;
   MoveLimits limits_;
@@ -133,8 +150,10 @@ class OrrerySearch {
   std::vector<double> weight_;          ///< By kind of move.
   std::map<std::pair<ir::ScheduleKind, bool>, double> correction_;  ///< By schedule and overlap.
   std::int64_t priced_ = 0;
-  std::int64_t borrowed_ = 0;      ///< Simulations of planners that gave seeds.
-  std::int64_t since_better_ = 0;  ///< Simulations since the best was found.
+  std::int64_t borrowed_ = 0;    ///< Simulations of planners that gave seeds.
+  std::int64_t extra_ = 0;       ///< Simulations for plans near another.
+  std::int64_t stop_at_ = 0;     ///< Work after which this part of the search ends; 0: budget().
+  std::map<int, double> moved_;  ///< By index into judged_.
 };
 
 }  // namespace orrery::planners

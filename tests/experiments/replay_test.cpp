@@ -216,7 +216,7 @@ TEST(ReplayStudy, ASettingForAllRunsIsSetOverCasesAndAxes) {
   Study study = ReplayExperiment().load();
   study.set("horizon", config::Value::scalar("10 min"));
   study.set_axis("policy", {config::Value::scalar("torchft")});
-  study.drop_option_axes();
+  study.drop_option_axes({});
   config::Diagnostics diagnostics;
   const auto points = expand(study, diagnostics);
   ASSERT_EQ(points.size(), 2u);

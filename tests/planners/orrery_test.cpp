@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "models/check/trainer.h"
+#include "models/reshard/reshard_plan.h"
 #include "planners/orrery/bound.h"
 #include "planners/orrery/costs.h"
 #include "planners/orrery/draft.h"
@@ -182,6 +183,95 @@ TEST(Orrery, KeepsToWhatATargetRuns) {
       run_planner("orrery", world.input(), {{"allowed", "as_others"}, {"budget", "60"}});
   ASSERT_NE(plan_of(others), nullptr);
   EXPECT_FALSE(plan_of(others)->communication.gradient_overlap);
+}
+
+/// Fastest and cheapest plans differ where slow GPUs are dear.
+TEST(Orrery, ItsFrontierIsOfPlansThatNoneBeatsInTimeAndDollars) {
+  World world(make_cluster({{"X", 300, 80, 4, 200, 1}, {"Y", 60, 80, 4, 32, 1}}, 5),
+              small_model(16), 32, 1024);
+  everything(world.job);
+  const PlannerInput input = world.input();
+  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(
+      run_planner("orrery", input, {{"objective", "dollars"}}).outcome))
+      << "GPUs without a price";
+  for (models::GpuType& gpu : world.cluster.gpu_types) gpu.price = DollarsPerSecond(1e-3);
+  const auto run = [&](const char* objective) {
+    return run_planner("orrery", input,
+                       {{"objective", objective}, {"budget", "80"}, {"seeds", "own"}});
+  };
+  const PlannerResult result = run("frontier");
+  ASSERT_NE(plan_of(result), nullptr);
+  const std::vector<FrontierPlan>& front = result.report.frontier;
+  ASSERT_GE(front.size(), 2u);
+  EXPECT_EQ(front.front().what, result.report.chosen);
+  for (std::size_t i = 1; i < front.size(); ++i) {
+    EXPECT_GT(front[i].evaluated, front[i - 1].evaluated);
+    EXPECT_LT(front[i].dollars_per_million_tokens, front[i - 1].dollars_per_million_tokens);
+  }
+  EXPECT_LT(front.back().devices, front.front().devices);
+  const PlannerResult cheap = run("dollars");
+  ASSERT_NE(plan_of(cheap), nullptr);
+  const auto dollars = [&](const ir::Plan& plan) {
+    return input.evaluator.evaluate(plan).dollars_per_million_tokens->value;
+  };
+  EXPECT_LT(dollars(*plan_of(cheap)), dollars(*plan_of(run("time"))));
+  EXPECT_TRUE(run("time").report.frontier.empty());
+}
+
+TEST(Orrery, NextStepsArePlansThatItDidNotTake) {
+  World world(make_cluster({{"X", 300, 80, 4, 200, 2}, {"Y", 100, 40, 2, 32, 2}}, 5),
+              small_model(16), 32, 1024);
+  everything(world.job);
+  const PlannerResult result =
+      run_planner("orrery", world.input(), {{"budget", "60"}, {"seeds", "own"}});
+  ASSERT_GE(result.report.next_steps.size(), 4u);
+  for (std::size_t i = 0; i < result.report.next_steps.size(); ++i) {
+    const NextStep& step = result.report.next_steps[i];
+    EXPECT_FALSE(step.what.empty());
+    EXPECT_LT(step.estimate.value, kNever);
+    if (i > 0) EXPECT_GE(step.estimate, result.report.next_steps[i - 1].estimate);
+  }
+}
+
+/// Bytes of state that a switch moves.
+double moved_bytes(const ir::Plan& from, const ir::Plan& to, const PlannerInput& input) {
+  return models::sum(models::plan_reshard(from, to, input.cluster, input.topology, input.workload,
+                                          {.bytes = models::weight_bytes(input.job)})
+                         .moved)
+      .value;
+}
+
+TEST(Orrery, KeepsNearAPlanWithinTheShareThatItMayLose) {
+  World world(make_cluster({{"X", 300, 80, 4, 200, 2}, {"Y", 100, 40, 2, 32, 2}}, 5),
+              small_model(16), 32, 1024);
+  const PlannerInput free = world.input();
+  const PlannerResult megatron = run_planner("megatron_grid", free);
+  ASSERT_NE(plan_of(megatron), nullptr);
+  const ir::Plan& today = *plan_of(megatron);
+  const Options options = {{"budget", "60"}, {"seeds", "own"}};
+  const PlannerResult best = run_planner("orrery", free, options);
+  ASSERT_NE(plan_of(best), nullptr);
+  const double fastest = seconds_of(best, free);
+  double before = moved_bytes(today, *plan_of(best), free);
+  EXPECT_GT(before, 0);
+  for (const double within : {0.02, 0.2, 10.0}) {
+    const PlannerInput input{.cluster = free.cluster,
+                             .topology = free.topology,
+                             .workload = free.workload,
+                             .job = free.job,
+                             .profile = free.profile,
+                             .evaluator = free.evaluator,
+                             .devices = free.devices,
+                             .seed = free.seed,
+                             .near = NearPlan{today, within}};
+    const PlannerResult result = run_planner("orrery", input, options);
+    ASSERT_NE(plan_of(result), nullptr);
+    EXPECT_LE(seconds_of(result, input), (1 + within) * fastest * (1 + 1e-9));
+    const double moved = moved_bytes(today, *plan_of(result), input);
+    EXPECT_LE(moved, before) << within;
+    before = moved;
+  }
+  EXPECT_EQ(before, 0) << "within any share today's plan itself is the nearest";
 }
 
 /// Pipelines that are alike send at the same moments: over one port their transfers take as many

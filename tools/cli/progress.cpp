@@ -75,7 +75,8 @@ void ProgressLine::show(const experiments::Progress& view) {
     std::string line =
         progress_bar(parts, kParts * view.total, kBarWidth) + " " + progress_text(view);
     if (!view.message.empty()) message_ = view.message;
-    if (!message_.empty()) line += "  " + message_;
+    const std::string& text = view.state.empty() ? message_ : view.state;
+    if (!text.empty()) line += "  " + text;
     const std::size_t columns = terminal_columns();
     if (line.size() >= columns) line.resize(columns - 1);
     fmt::print(stderr, "\r\033[K{}", line);

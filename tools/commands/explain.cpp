@@ -97,6 +97,31 @@ std::string constraints_text(const planners::SearchReport& search) {
   return text;
 }
 
+std::string next_steps_text(const planners::SearchReport& search, double evaluated) {
+  if (search.next_steps.empty()) return "";
+  Table table;
+  table.column("a change of").number("estimate s").column("against the chosen");
+  table.column("the cheapest that was tried");
+  for (const planners::NextStep& step : search.next_steps) {
+    table.row({step.kind, seconds_cell(step.estimate.value),
+               against(step.estimate.value, evaluated) + " by the estimate", step.what});
+  }
+  return fmt::format("\nWhat the next step would cost:\n{}", table.text(0, colors()));
+}
+
+std::string frontier_text(const planners::SearchReport& search) {
+  if (search.frontier.empty()) return "";
+  Table table;
+  table.number("judged s").number("$/M tokens").number("GPUs");
+  table.column("plans that no other beats in both");
+  for (const planners::FrontierPlan& plan : search.frontier) {
+    table.row({seconds_cell(plan.evaluated.value),
+               fmt::format("{:.3f}", plan.dollars_per_million_tokens.value),
+               fmt::format("{}", plan.devices), plan.what});
+  }
+  return fmt::format("\n{}", table.text(0, colors()));
+}
+
 /// "bubble 3.1 s instead of 1.2 s": the part of the time that differs most.
 std::string main_difference(const models::Evaluation& other, const models::Evaluation& best) {
   const std::pair<const char*, Seconds models::Breakdown::*> parts[] = {
@@ -156,6 +181,8 @@ std::string explanation(const experiments::RunReport& best,
   if (best.search) {
     text += runners_up_text(*best.search, best.evaluation->iteration_time.value);
     text += constraints_text(*best.search);
+    text += next_steps_text(*best.search, best.evaluation->iteration_time.value);
+    text += frontier_text(*best.search);
   }
   return section("Why this plan", text + others_text(best, reports));
 }

@@ -25,11 +25,9 @@ void describe(config::Visitor& v, ReplaySettings& settings) {
       {.positional = true});
   v.section("Trace and policies");
   v.optional("trace", settings.trace, "trace file of `orrery trace`, or of another format");
-  v.optional("format", settings.format, "of a trace file of others (orrery trace import --help)");
   v.optional("generate", settings.generate,
              "draw the traces: llama3, spot, or a YAML file with settings (orrery trace generate)");
-  v.optional("set", settings.settings,
-             "NAME=VALUE: setting of the generator or of the format; may be repeated");
+  experiments::describe_trace_flags(v, settings.format, settings.settings);
   v.optional("days", settings.days,
              "how long is replayed; default: the whole trace, 54 if generated");
   v.optional("repeat", settings.repeat, "play a trace file again where --days is longer than it");
@@ -48,15 +46,10 @@ void describe(config::Visitor& v, ReplaySettings& settings) {
              "mean time between interruptions that policies count on, as in \"3 h\" (checkpoint "
              "intervals, liveput); default: the generator's rate, or for a trace file what was "
              "seen so far");
-  v.optional("runtime", settings.runtime,
-             "NAME=VALUE: what it takes to notice, to start, to connect and to plan (orrery schema "
-             "replay --reference), as in monitor=timeout or start_node=\"45 s\"; may be repeated");
   v.optional("planning_time", settings.planning_time,
              "fixed (default: what policies say) or measured (not reproducible)");
-  v.optional("prices", settings.prices, "on_demand (default) or spot, where the trace names none");
-  v.optional("background_transfers", settings.background_transfers,
-             "what checkpoints copy during training: simulated (default), it slows the iterations "
-             "of that time; ignored halves the simulations and flatters who copies much");
+  experiments::describe_replay_flags(v, settings.prices, settings.background_transfers,
+                                     settings.runtime);
   v.section("");
   describe(v, settings.sweep);
   describe(v, settings.job);

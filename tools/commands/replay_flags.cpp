@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
-#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -15,7 +13,6 @@
 #include "models/base/hash.h"
 #include "models/base/text.h"
 #include "models/config/document.h"
-#include "planners/recovery/catalog.h"
 #include "tools/cli/flags.h"
 #include "tools/commands/run_folder.h"
 
@@ -33,75 +30,11 @@ constexpr std::int64_t kMostSeeds = 100'000;
 /// Of drawn traces: fewer say little of what is left to chance.
 constexpr std::int64_t kDefaultSeeds = 5;
 
-bool has_option(const std::string& policy, const std::string& option) {
-  const planners::RecoveryEntry* entry = planners::find_policy(policy);
-  if (entry == nullptr) return false;
-  const auto options = entry->options();
-  return std::any_of(options.begin(), options.end(),
-                     [&](const auto& known) { return known.name == option; });
-}
-
-void add_to_all(const std::string& option, const std::string& value,
-                std::vector<config::Located<ReplayPolicy>>& policies, Diagnostics& diagnostics) {
-  bool known = false;
-  for (config::Located<ReplayPolicy>& policy : policies) {
-    if (!has_option(policy.value.name, option)) continue;
-    known = true;
-    policy.value.options[option] = value;
-    policy.value.option_positions[option] = at_flag("--option");
-  }
-  if (!known) {
-    diagnostics.add(at_flag("--option"), fmt::format("no policy of --policy has '{}'", option),
-                    "orrery list policies NAME");
-  }
-}
-
-/// "a,b": policies by name, with the options that name them. Problems are reported at the flag.
 std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& args,
                                                        Diagnostics& diagnostics) {
-  std::vector<config::Located<ReplayPolicy>> policies;
-  for (const std::string& name : args.policies.value_or(std::vector<std::string>{"all"})) {
-    const bool twice = std::any_of(policies.begin(), policies.end(),
-                                   [&](const auto& each) { return each.value.name == name; });
-    if (twice) diagnostics.add(at_flag("--policy"), fmt::format("'{}' appears twice", name));
-    ReplayPolicy policy;
-    policy.name = name;
-    policies.push_back({policy, at_flag("--policy")});
-  }
-  if (policies.empty()) diagnostics.add(at_flag("--policy"), "no policy is named");
-  for (const auto& [key, value] : args.options) {
-    const std::size_t dot = key.find('.');
-    if (dot == std::string::npos || dot == 0) {
-      diagnostics.add(at_flag("--option"),
-                      fmt::format("'{}={}' is not POLICY.NAME=VALUE", key, value),
-                      "for example --option checkpoint_restart.interval=600");
-      continue;
-    }
-    const std::string name = key.substr(0, dot);
-    auto policy = std::find_if(policies.begin(), policies.end(),
-                               [&](const auto& each) { return each.value.name == name; });
-    if (policy == policies.end()) {
-      const bool all = std::any_of(policies.begin(), policies.end(),
-                                   [](const auto& each) { return each.value.name == "all"; });
-      if (name == "all") {  // Of each that is named and has it; one that none has is a problem.
-        add_to_all(key.substr(dot + 1), value, policies, diagnostics);
-        continue;
-      }
-      if (!all) {
-        diagnostics.add(at_flag("--option"),
-                        fmt::format("'{}' is not among the policies of --policy", name));
-        continue;
-      }
-      ReplayPolicy added;
-      added.name = name;
-      policies.push_back({added, at_flag("--option")});
-      policy = policies.end() - 1;
-    }
-    const std::string option = key.substr(dot + 1);
-    policy->value.options[option] = value;
-    policy->value.option_positions[option] = at_flag("--option");
-  }
-  return policies;
+  return experiments::named_policies(args.policies.value_or(std::vector<std::string>{"all"}),
+                                     at_flag("--policy"), args.options, at_flag("--option"),
+                                     diagnostics);
 }
 
 /// "5": seeds 0 to 4; "1,2,5": these. "7," is the seed 7 alone.
@@ -187,15 +120,25 @@ void refuse_case_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   refuse(args.plan.has_value(), "--plan");
 }
 
-/// In place of those that the study names, wherever it does. Options alone stay with the axes of
-/// options that the file has.
-void set_policies(Study& study, const ReplaySettings& args, Diagnostics& diagnostics) {
+std::vector<Value> as_values(const std::vector<config::Located<ReplayPolicy>>& policies) {
   std::vector<Value> values;
-  for (const auto& policy : policies_of(args, diagnostics)) {
-    values.push_back(experiments::as_value(policy));
-  }
-  study.set_axis("policy", std::move(values));
-  if (args.policies) study.drop_option_axes();
+  for (const auto& policy : policies) values.push_back(experiments::as_value(policy));
+  return values;
+}
+
+/// In place of those that the study names, wherever it does, with the options that it gives them.
+/// Options alone stay with the axes of options that the file has.
+void set_policies(Study& study, const ReplaySettings& args, Diagnostics& diagnostics) {
+  const std::vector<config::Located<ReplayPolicy>> named = policies_of(args, diagnostics);
+  study.change_axis("policy", [&](const std::vector<Value>& before) {
+    std::vector<config::Located<ReplayPolicy>> of_file;
+    for (const Value& item : before) {
+      config::Located<ReplayPolicy> policy;
+      if (config::describe_value(item, policy, diagnostics)) of_file.push_back(std::move(policy));
+    }
+    return as_values(experiments::as_in_file(named, of_file));
+  });
+  if (args.policies) study.drop_option_axes(*args.policies);
 }
 
 Study study_of_file(const ReplaySettings& args, Diagnostics& diagnostics) {
@@ -244,7 +187,7 @@ Study study_of_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   Value name = Value::map({});
   name.append("name", Value::scalar(short_name(cluster) + "/" + short_name(model)));
   study.set_axis("case", {std::move(name)});
-  set_policies(study, args, diagnostics);
+  study.set_axis("policy", as_values(policies_of(args, diagnostics)));
   const std::int64_t seeds = args.generate ? kDefaultSeeds : 1;  // A file is one trace.
   study.seeds = {{}, at_flag("--seeds")};
   for (std::int64_t seed = 0; seed < seeds; ++seed) study.seeds.value.push_back(seed);

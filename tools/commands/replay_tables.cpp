@@ -124,9 +124,9 @@ std::string ranking_table(const std::vector<Standing>& standings) {
   std::string text = table.text(0, colors());
   if (plans_differ(standings)) {
     text +=
-        "Policies begin with different plans (undisturbed: tokens/s of the fastest plan of each, "
-        "as "
-        "if nothing happened), so that the order is of plans, too; --plan gives all the same one\n";
+        "Policies begin with different plans (undisturbed: tokens/s of the fastest plan of "
+        "each, as if nothing happened), so that the order is of plans, too; --plan gives all the "
+        "same one\n";
   }
   if (ties) {
     text +=

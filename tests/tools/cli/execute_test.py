@@ -5,6 +5,7 @@
 """
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -44,6 +45,28 @@ class Execute(Case):
         self.assertEqual([row["step"] for row in rows], ["1", "2", "3"])
         for name in ("run.log", "program.pb", "timeline.perfetto-trace"):
             self.assertGreater((self.folder / "generation-0" / name).stat().st_size, 1000)
+
+    def test_a_report_shows_what_was_measured_and_what_was_predicted(self):
+        run = self.folder / "run"
+        self.succeed("execute", self.PLAN, *self.WHERE, "--steps", "4", "--switch-to",
+                     f"{self.PIPELINE}@2", "--out", str(run))
+        report = self.folder / "report.html"
+        # The page as it stands in the tree, without the script that draws it.
+        page = {**os.environ, "ORRERY_REPORT_PAGE": str(ROOT / "tools/report/page.html")}
+        shown = self.document("report", str(run), "-o", str(report), env=page)["page"]
+        self.assertEqual([plan["name"] for plan in shown["plans"]],
+                         ["generation 0, measured", "generation 1, measured"])
+        for plan, replicas in zip(shown["plans"], (2, 1)):
+            self.assertRegex(" ".join(plan["sentences"]),
+                             "A step took .* s where the simulator says .* s")
+            self.assertGreater(plan["timeline"]["spans"], 0)
+            pipelines = {gpu.get("pipeline") for node in plan["nodes"] for gpu in node["gpus"]}
+            self.assertEqual(len(pipelines - {None}), replicas)
+        html = report.read_text()
+        self.assertIn("generation 1, measured", html)
+        self.assertNotIn('{"orrery":"data"}', html)
+        self.refuse("report", str(self.folder), "-o", str(report), env=page,
+                    says="no executed run")
 
     def test_goes_on_without_a_killed_rank_and_over_to_another_plan(self):
         expected = self.execute("--steps", "6")

@@ -271,6 +271,51 @@ class BadInput(Case):
         self.assertIn(f"{HEXISCALE}: ok (plan, ", done.stdout)
 
 
+class Init(Case):
+    """orrery init, asked on a terminal."""
+
+    def answer(self, *answers, arguments=()):
+        """What it printed, after these lines were typed."""
+        ours, theirs = pty.openpty()
+        with os.fdopen(ours, "rb", buffering=0) as terminal:
+            process = subprocess.Popen([BINARY, "init", *arguments], cwd=self.folder, stdin=theirs,
+                                       stdout=theirs, stderr=subprocess.PIPE, text=True)
+            os.close(theirs)
+            for line in answers:
+                terminal.write(line.encode() + b"\n")
+            _, err = process.communicate(timeout=60)
+            shown = b""
+            while select.select([terminal], [], [], 0)[0]:
+                try:
+                    shown += terminal.read(65536)
+                except OSError:  # The other side is closed.
+                    break
+        return process.returncode, shown.decode(), err
+
+    def test_answers_make_the_cluster_that_flags_make(self):
+        status, shown, err = self.answer("4x8xH100", "infiniband-400", "", "2x4xL40S", "", "1", "",
+                                         "mine", "asked.yaml")
+        self.assertEqual(status, 0, err)
+        for question in ("nodes: ", "link class of their NICs", "NICs of a node [usual]",
+                         "name of the cluster [my_cluster]", "file [mine.yaml]",
+                         "cluster: asked.yaml"):
+            self.assertIn(question, shown)
+        self.succeed("init", "--nodes", "4x8xH100,2x4xL40S", "--network", "H100=infiniband-400",
+                     "--nics", "L40S=1", "--name", "mine", "-o", "given.yaml", cwd=self.folder)
+        self.assertEqual((self.folder / "asked.yaml").read_text(),
+                         (self.folder / "given.yaml").read_text())
+        self.succeed("validate", str(self.folder / "asked.yaml"))
+
+    def test_a_wrong_answer_is_named_and_nothing_is_written(self):
+        status, _, err = self.answer("4x8xH1000", "", "", "", "", "asked.yaml")
+        self.assertEqual(status, 2)
+        self.assertIn("H1000", err)
+        self.assertFalse((self.folder / "asked.yaml").exists())
+
+    def test_without_a_terminal_nothing_is_asked(self):
+        self.refuse("init", stdin=subprocess.DEVNULL, says="--nodes")
+
+
 class Output(Case):
     def test_a_full_disk_is_said_once(self):
         for args in (["list", "clusters"], ["list", "models", "--json"], ["--help"],

@@ -4,19 +4,24 @@
     plans_test.py BINARY SOURCE_DIR [unittest arguments]
 """
 
+import fcntl
 import json
 import os
+import pty
 import re
+import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 import unittest
 from pathlib import Path
 
 import yaml
 
-from support import H20, HETU, HEXISCALE, JOB, MEGATRON, ROOT, WHERE, Case, orrery, start, wait_for
+from support import BINARY, H20, HETU, HEXISCALE, JOB, MEGATRON, ROOT, WHERE, Case, orrery, start, wait_for
 
 
 class Plan(Case):
@@ -95,6 +100,93 @@ class Plan(Case):
         with self.start_endless_search() as process:
             process.kill()
             process.communicate(timeout=60)  # until the child, too, has closed its output
+
+    def start_on_a_terminal(self, *args):
+        """The process, and a function that reads what its standard error showed so far."""
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        process = subprocess.Popen([BINARY, *args], cwd=ROOT, stdout=subprocess.PIPE,
+                                   stderr=theirs, text=True, env={**os.environ, "TERM": "xterm"})
+        os.close(theirs)
+        fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+        shown = bytearray()
+
+        def read():
+            while select.select([ours], [], [], 0.1)[0]:
+                try:
+                    shown.extend(os.read(ours, 65536))
+                except OSError:
+                    break
+            return shown.decode()
+        return process, read
+
+    def test_a_terminal_shows_the_best_so_far_and_an_interrupt_keeps_it(self):
+        process, read = self.start_on_a_terminal(
+            "plan", "-p", "orrery", "-c", "hexiscale_case_study", "-m", "llama2_13b", "-b", "24",
+            "-o", "budget=1000000", "-o", "seeds=own", "--cache", "off")
+        with process:
+            wait_for(lambda: "gap" in read(), every=0.1)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertRegex(read(), r"\d+/1000000 simulations, .*orrery: [0-9.]+ s, bound [0-9.]+ s, "
+                                 r"gap [0-9.]+ %")
+        self.assertIn("the search ended early", out)
+        self.assertIn("Plan", out)
+
+    def test_most_gpus_of_a_type(self):
+        limit = ("--at-most", "A800-80GB-NVLink=1")
+        plan = str(self.folder / "plan.yaml")
+        ask = ("plan", "-p", "hexiscale", "-c", "hexiscale_case_study", "-m", "gpt3_2.7b", "-b",
+               "24", "-s", "4096", "--output", plan)
+        where = ("-c", "hexiscale_case_study", "-m", "gpt3_2.7b", "-s", "4096")
+
+        def used():
+            """A800 of the plan; devices 0 to 2 of the cluster."""
+            groups = [group for pipeline in yaml.safe_load(Path(plan).read_text())["pipelines"]
+                      for stage in pipeline["stages"] for segment in stage["segments"]
+                      for group in segment["groups"]]
+            words = [str(word) for group in groups for word in group["devices"]]
+            ends = [(int(word.split("-")[0]), int(word.split("-")[-1])) for word in words]
+            return {0, 1, 2} & {d for first, last in ends for d in range(first, last + 1)}
+
+        self.succeed(*ask)
+        self.assertEqual(used(), {0, 1, 2})
+        self.refuse("simulate", plan, *where, *limit,
+                    says="3 A800-80GB-NVLink, of which --at-most allows 1")
+        self.succeed(*ask, *limit)
+        self.assertEqual(len(used()), 1)
+        self.succeed("simulate", plan, *where, *limit)
+        self.refuse(*ask, "--at-most", "A100=8,V100=-1",
+                    says="--at-most: V100: must be at least 0")
+        self.refuse(*ask, "--at-most", "A800-80GB=1",
+                    says="--at-most: cluster 'hexiscale_case_study' has no GPU type 'A800-80GB'")
+
+    def test_a_plan_that_its_runner_cannot_run_is_refused_by_name(self):
+        ask = ("plan", "-p", "hexiscale,orrery", *JOB, "-o", "budget=40", "-o", "seeds=own",
+               "--executable-by", "megatron")
+        made = {each["name"]: each for each in self.document(*ask)["planners"]}
+        self.assertEqual(made["hexiscale"]["infeasible"]["constraint"], "executable by megatron")
+        self.assertIn("pipelines", made["hexiscale"]["infeasible"]["witness"])
+        plan = self.folder / "plan.yaml"
+        self.succeed(*ask, "--output", str(plan))
+        self.succeed("export", str(plan), "--to", "megatron", "-o", str(self.folder / "out"),
+                     *WHERE)
+
+    def test_near_a_plan_moves_less(self):
+        def moved(to):
+            return sum(self.document("switch", HEXISCALE, to, *WHERE)["moved_bytes"].values())
+        far, near = str(self.folder / "far.yaml"), str(self.folder / "near.yaml")
+        ask = ("plan", "-p", "orrery", *JOB, "-o", "budget=60", "-o", "seeds=own")
+        best = self.document(*ask, "--output", far)["planners"][0]
+        kept = self.document(*ask, "--output", near, "--near", HEXISCALE, "--within",
+                             "0.3")["planners"][0]
+        self.assertLess(moved(near), moved(far))
+        self.assertLessEqual(kept["evaluation"]["iteration_seconds"],
+                             1.3 * best["evaluation"]["iteration_seconds"])
+        self.refuse("plan", "-p", "amp", *JOB, "--near", HEXISCALE,
+                    says="--near: planner 'amp' keeps near no plan")
+        self.refuse("plan", "-p", "orrery", *JOB, "--within", "0.1", says="--within: is for --near")
 
     def test_equal_pipelines_share_their_rows(self):
         args = ["plan", "-p", "megatron_grid", "-c", "hexiscale_240", "-m", "llama_30b", "-b", "512",

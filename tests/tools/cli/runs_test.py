@@ -241,6 +241,24 @@ class Replay(Case):
             shares.append(found["ranking"][0]["wall_share"]["reinitialize"])
         self.assertLess(shares[0], shares[1])
 
+    def test_named_policies_keep_what_the_study_says_of_them(self):
+        study = self.STUDY.replace(
+            "  policy: [checkpoint_restart, torchft]",
+            "  policy:\n    - {name: checkpoint_restart, options: {interval: 5 min}}\n"
+            "    - {name: torchft, label: short, options: {spares: take}}\n    - {name: torchft}")
+        self.write("manifest.yaml", study)
+        def options(*args):
+            found = self.replayed(".", "--seeds", "1", "--results", str(self.folder / "r"), *args)
+            runs = next((self.folder / "r").rglob("runs.csv"))
+            shown = {each["policy"] for each in found["ranking"]}
+            return {row["policy"]: row["options"] for row in rows_of(runs) if row["policy"] in shown}
+        self.assertEqual(options("-p", "checkpoint_restart"),
+                         {"checkpoint_restart": "interval=5 min"})
+        self.assertEqual(options("-p", "torchft,hetu"),
+                         {"short": "spares=take", "torchft": "", "hetu": ""})
+        self.assertEqual(options("-p", "checkpoint_restart", "-o", "all.interval=10 min"),
+                         {"checkpoint_restart": "interval=10 min"})
+
     def test_work_and_time_are_printed_apart(self):
         self.assertRegex(self.replay(".", "--results", "r"),
                          r"replay .*, planning .* \(\d+ search(es)?\), new iterations .* "
@@ -480,6 +498,7 @@ class Trace(Case):
 
     def test_commands_of_the_guides_run(self):
         self.run_guide("import-a-trace.md", 6)
+        self.run_guide("limit-a-plan.md", 4)
         self.run_guide("robust-planning.md", 3)
 
 

@@ -1,0 +1,88 @@
+#include "experiments/study/robust_settings.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace orrery::experiments {
+namespace {
+
+constexpr std::size_t kMostIntervals = 8;
+
+}  // namespace
+
+std::vector<std::pair<RobustObjective, const char*>> enum_names(RobustObjective) {
+  return {{RobustObjective::tokens, "tokens"},
+          {RobustObjective::tokens_per_dollar, "tokens_per_dollar"}};
+}
+
+void describe(config::Visitor& v, RobustChoices& choices) {
+  v.optional(choices.trace_key, choices.trace,
+             "choose plan, recovery policy, checkpoint interval and spare nodes together, for what "
+             "happens to the cluster: a generator (llama3, spot, or a YAML file with settings), or "
+             "a trace file");
+  describe_trace_flags(v, choices.format, choices.settings);
+  v.optional("days", choices.days,
+             "how long each trace is; default: 3, of a file all of it. Shorter than a file: each "
+             "seed begins at another time in it");
+  v.optional("repeat", choices.repeat, "play a trace file again where it ends");
+  v.optional("ignore_leaves", choices.ignore_leaves,
+             "nodes of different leaves are simulated as interchangeable: for large clusters");
+  v.optional(
+      "mtbf", choices.mtbf,
+      "mean time between interruptions of the job, as in \"3 h\": scales the failures of the "
+      "generator");
+  v.optional("policy", choices.policies,
+             "recovery policies to choose from: names, comma-separated, or all (default)",
+             {.commas = true});
+  v.optional("policy_option", choices.policy_options,
+             "POLICY.NAME=VALUE: option of a policy, or of all that have it (all.NAME=VALUE); may "
+             "be repeated");
+  v.optional("objective", choices.objective,
+             "tokens (default) or tokens_per_dollar; of all nodes that are there");
+  v.optional("spares", choices.spares,
+             "most nodes of a kind that plans leave out as spares; default: 2");
+  v.optional("intervals", choices.intervals,
+             "checkpoint intervals to try, times Young's; default: 0.5,1,2", {.commas = true});
+  v.optional("plan", choices.plans, "plan file to try, too; may be repeated");
+  v.optional("replays", choices.replays, "most replays that choose; default: 150");
+  v.optional("seeds", choices.seeds,
+             "other traces that judge what was chosen; default: 5. `orrery replay --seeds` draws "
+             "the same");
+  v.optional("rent", choices.rent,
+             "\"8..64 of A100, H100\": choose among the nodes of the cluster, which are then what "
+             "is on offer, the fewest dollars per hour with so many GPUs of these types that reach "
+             "--target-rate on the traces");
+  v.optional("target_rate", choices.target_rate,
+             "tokens per second, failures included; for --rent");
+  describe_replay_flags(v, choices.prices, choices.background_transfers, choices.runtime);
+  v.between("spares", choices.spares, std::int64_t{0}, std::int64_t{64});
+  v.between("replays", choices.replays, std::int64_t{1}, std::int64_t{1'000'000});
+  v.between("seeds", choices.seeds, std::int64_t{1}, kMostJudgingSeeds);
+  if (choices.target_rate) v.positive("target_rate", *choices.target_rate);
+  for (const double factor : choices.intervals) {
+    if (v.reading() && !(factor > 0 && std::isfinite(factor))) {
+      v.problem("intervals", "must be positive");
+    }
+  }
+  if (v.reading() && (choices.intervals.empty() || choices.intervals.size() > kMostIntervals)) {
+    v.problem("intervals", fmt::format("one to {} factors", kMostIntervals));
+  }
+}
+
+void describe(config::Visitor& v, RobustSettings& settings) {
+  v.section("Failures and choices");
+  describe(v, settings.choices);
+  v.section("Planning");
+  v.optional("planner", settings.planners,
+             "planners of the candidate plans, comma-separated; default: orrery", {.commas = true});
+  v.optional("option", settings.options,
+             "NAME=VALUE: knob of the planners that have it; may be repeated", {.letter = 'o'});
+  v.optional("work_budget", settings.work_budget, "most work of each search; default: no limit");
+  v.optional("output", settings.output, "write the chosen plan to this YAML file");
+  describe(v, settings.job);
+  describe(v, settings.judge);
+  if (settings.work_budget) v.at_least("work_budget", *settings.work_budget, std::int64_t{1});
+}
+
+}  // namespace orrery::experiments
