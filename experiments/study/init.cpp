@@ -147,7 +147,7 @@ std::string gigabytes(BytesPerSecond rate) { return fmt::format("{:.4g} GB/s", r
 }  // namespace
 
 void describe(config::Visitor& v, InitSettings& settings) {
-  v.required("nodes", settings.nodes,
+  v.optional("nodes", settings.nodes,
              "NODESxGPUSxTYPE, comma-separated: 4x8xH100,6x8xA100,5x4xL40S (orrery list gpus)",
              {.commas = true});
   v.optional("name", settings.name, "of the cluster");

@@ -12,10 +12,10 @@ namespace orrery::experiments {
 
 /// A policy with options, or just its name: `checkpoint_restart`.
 struct ReplayPolicy {
-  std::string name;   ///< Of the catalog; on an axis also `all`: every one, with its defaults.
-  std::string label;  ///< In tables and figures; empty: the name.
-  std::map<std::string, std::string> options;
-  std::map<std::string, config::Position> option_positions;  ///< Where a file gives them.
+  std::string name;        ///< Of the catalog; on an axis also `all`: every one, with its defaults.
+  std::string label = {};  ///< In tables and figures; empty: the name.
+  std::map<std::string, std::string> options = {};
+  std::map<std::string, config::Position> option_positions = {};  ///< Where a file gives them.
   const std::string& shown() const { return label.empty() ? name : label; }
 };
 

@@ -141,6 +141,10 @@ void refuse_judging(const RobustSettings& settings, Diagnostics& diagnostics) {
     diagnostics.add(at_setting(key), "does not go with traces",
                     "replays simulate as `orrery replay` does");
   }
+  if (!settings.judge.hardware.at_most.empty()) {
+    diagnostics.add(at_setting("at_most"), "does not go with traces",
+                    "leave the GPUs out of the cluster file");
+  }
   if (!settings.judge.hardware.without.empty()) {
     diagnostics.add(at_setting("without"), "does not go with traces",
                     "a node that is never used is a spare; leave it out of the cluster file");

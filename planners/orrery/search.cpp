@@ -180,7 +180,9 @@ bool OrrerySearch::admissible(const ir::Plan& plan) {
     return false;
   }
   const auto runs = [&](models::PlanRunner runner) {
-    return models::reasons_against(runner, plan, input_.cluster, input_.workload).empty();
+    const bool can = models::reasons_against(runner, plan, input_.cluster, input_.workload).empty();
+    refused_ += can ? 0 : 1;
+    return can;
   };
   switch (settings_.target) {
     case OrreryTarget::any:
@@ -604,6 +606,16 @@ PlannerResult OrrerySearch::finish() {
   report_.complete = !canceled(input_) && (input_.work_budget == 0 || report_.work < budget() ||
                                            input_.work_budget >= own_budget() + borrowed_ + extra_);
   if (elite_.empty()) {
+    if (refused_ > 0) {
+      std::string target;
+      for (const auto& [value, name] : enum_names(OrreryTarget{})) {
+        if (value == settings_.target) target = name;
+      }
+      return {models::Infeasible{
+                  "executable by " + target,
+                  fmt::format("{} plans were tried, none of which it can run", refused_)},
+              std::move(report_)};
+    }
     for (const ConstraintCost& cost : report_.constraints) {
       if (cost.constraint == kDeviceMemory) {
         return {models::Infeasible{kDeviceMemory, cost.witness}, std::move(report_)};

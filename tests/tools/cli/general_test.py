@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import resource
+import select
 import subprocess
 import sys
 import unittest
@@ -277,7 +278,7 @@ class Init(Case):
     def answer(self, *answers, arguments=()):
         """What it printed, after these lines were typed."""
         ours, theirs = pty.openpty()
-        with os.fdopen(ours, "rb", buffering=0) as terminal:
+        with os.fdopen(ours, "r+b", buffering=0) as terminal:
             process = subprocess.Popen([BINARY, "init", *arguments], cwd=self.folder, stdin=theirs,
                                        stdout=theirs, stderr=subprocess.PIPE, text=True)
             os.close(theirs)

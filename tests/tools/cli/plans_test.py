@@ -138,8 +138,8 @@ class Plan(Case):
         limit = ("--at-most", "A800-80GB-NVLink=1")
         plan = str(self.folder / "plan.yaml")
         ask = ("plan", "-p", "hexiscale", "-c", "hexiscale_case_study", "-m", "gpt3_2.7b", "-b",
-               "24", "-s", "4096", "--output", plan)
-        where = ("-c", "hexiscale_case_study", "-m", "gpt3_2.7b", "-s", "4096")
+               "24", "-s", "2048", "--output", plan)
+        where = ("-c", "hexiscale_case_study", "-m", "gpt3_2.7b", "-s", "2048")
 
         def used():
             """A800 of the plan; devices 0 to 2 of the cluster."""
@@ -157,21 +157,22 @@ class Plan(Case):
         self.succeed(*ask, *limit)
         self.assertEqual(len(used()), 1)
         self.succeed("simulate", plan, *where, *limit)
-        self.refuse(*ask, "--at-most", "A100=8,V100=-1",
+        self.refuse(*ask, "--at-most", "A100=8", "--at-most", "V100=-1",
                     says="--at-most: V100: must be at least 0")
         self.refuse(*ask, "--at-most", "A800-80GB=1",
                     says="--at-most: cluster 'hexiscale_case_study' has no GPU type 'A800-80GB'")
 
     def test_a_plan_that_its_runner_cannot_run_is_refused_by_name(self):
-        ask = ("plan", "-p", "hexiscale,orrery", *JOB, "-o", "budget=40", "-o", "seeds=own",
+        where = ("-c", "hexiscale_case_study", "-m", "gpt3_2.7b", "-s", "2048")
+        ask = ("plan", "-p", "hexiscale,orrery", *where, "-b", "24", "-o", "budget=40",
                "--executable-by", "megatron")
         made = {each["name"]: each for each in self.document(*ask)["planners"]}
         self.assertEqual(made["hexiscale"]["infeasible"]["constraint"], "executable by megatron")
-        self.assertIn("pipelines", made["hexiscale"]["infeasible"]["witness"])
+        self.assertIn("tensor-parallel degrees", made["hexiscale"]["infeasible"]["witness"])
         plan = self.folder / "plan.yaml"
         self.succeed(*ask, "--output", str(plan))
         self.succeed("export", str(plan), "--to", "megatron", "-o", str(self.folder / "out"),
-                     *WHERE)
+                     *where)
 
     def test_near_a_plan_moves_less(self):
         def moved(to):
