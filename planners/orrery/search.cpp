@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "models/check/trainer.h"
 #include "models/check/validate.h"
 #include "models/cost/memory.h"
+#include "models/cost/mfu.h"
 #include "models/lower/lower.h"
 #include "models/reshard/reshard_plan.h"
 #include "planners/catalog.h"
@@ -569,7 +569,9 @@ std::vector<FrontierPlan> OrrerySearch::frontier() const {
     least = one->dollars;
     front.push_back({in_words(one->plan, input_.workload),
                      static_cast<std::int64_t>(ir::devices_of(one->plan).size()),
-                     Seconds{one->seconds}, *one->evaluation.dollars_per_million_tokens});
+                     Seconds{one->seconds},
+                     *models::dollars_per_million_tokens(one->plan, input_.cluster, input_.workload,
+                                                         Seconds{one->seconds})});
   }
   return front;
 }

@@ -151,7 +151,7 @@ class OrrerySearch {
   std::map<std::pair<ir::ScheduleKind, bool>, double> correction_;  ///< By schedule and overlap.
   std::int64_t priced_ = 0;
   std::int64_t borrowed_ = 0;    ///< Simulations of planners that gave seeds.
-  std::int64_t refused_ = 0;       ///< Plans that the target cannot run.
+  std::int64_t refused_ = 0;     ///< Plans that the target cannot run.
   std::int64_t extra_ = 0;       ///< Simulations for plans near another.
   std::int64_t stop_at_ = 0;     ///< Work after which this part of the search ends; 0: budget().
   std::map<int, double> moved_;  ///< By index into judged_.

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "models/check/trainer.h"
+#include "models/cost/mfu.h"
 #include "models/reshard/reshard_plan.h"
 #include "planners/orrery/bound.h"
 #include "planners/orrery/costs.h"
@@ -212,7 +213,8 @@ TEST(Orrery, ItsFrontierIsOfPlansThatNoneBeatsInTimeAndDollars) {
   const PlannerResult cheap = run("dollars");
   ASSERT_NE(plan_of(cheap), nullptr);
   const auto dollars = [&](const ir::Plan& plan) {
-    return input.evaluator.evaluate(plan).dollars_per_million_tokens->value;
+    const Seconds seconds = input.evaluator.evaluate(plan).iteration_time;
+    return models::dollars_per_million_tokens(plan, input.cluster, input.workload, seconds)->value;
   };
   EXPECT_LT(dollars(*plan_of(cheap)), dollars(*plan_of(run("time"))));
   EXPECT_TRUE(run("time").report.frontier.empty());
@@ -229,15 +231,18 @@ TEST(Orrery, NextStepsArePlansThatItDidNotTake) {
     const NextStep& step = result.report.next_steps[i];
     EXPECT_FALSE(step.what.empty());
     EXPECT_LT(step.estimate.value, kNever);
-    if (i > 0) EXPECT_GE(step.estimate, result.report.next_steps[i - 1].estimate);
+    const NextStep& before = result.report.next_steps[i > 0 ? i - 1 : 0];
+    EXPECT_GE(step.estimate, before.estimate);
   }
 }
 
 /// Bytes of state that a switch moves.
 double moved_bytes(const ir::Plan& from, const ir::Plan& to, const PlannerInput& input) {
-  return models::sum(models::plan_reshard(from, to, input.cluster, input.topology, input.workload,
-                                          {.bytes = models::weight_bytes(input.job)})
-                         .moved)
+  models::ReshardOptions options;
+  options.bytes = models::weight_bytes(input.job);
+  return models::sum(
+             models::plan_reshard(from, to, input.cluster, input.topology, input.workload, options)
+                 .moved)
       .value;
 }
 
