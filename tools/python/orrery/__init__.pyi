@@ -84,6 +84,8 @@ def run(*, manifest: str | PathLike[str] | Record, results: str | PathLike[str] 
 
 def plan(*, planner: Sequence[str | PathLike[str] | Record] | str = ..., option: Mapping[str,
          str | PathLike[str] | Record] = ..., work_budget: int | None = ...,
+         executable_by: Literal["megatron", "flagscale", "executor"] | None = ...,
+         near: str | PathLike[str] | Record | None = ..., within: float | None = ...,
          output: str | PathLike[str] | Record | None = ...,
          timeline: str | PathLike[str] | Record | None = ...,
          cluster: str | PathLike[str] | Record | None = ...,
@@ -102,8 +104,8 @@ def plan(*, planner: Sequence[str | PathLike[str] | Record] | str = ..., option:
          scale_efficiency: float = ..., scale_compute: float = ..., price: Mapping[str,
          float] = ..., scale_network: float = ..., scale_node: float = ...,
          scale_latency: float = ..., link: Mapping[str, float | str] = ...,
-         without: Sequence[str | PathLike[str] | Record] | str = ...,
-         robust: str | PathLike[str] | Record | None = ...,
+         without: Sequence[str | PathLike[str] | Record] | str = ..., at_most: Mapping[str,
+         int] = ..., robust: str | PathLike[str] | Record | None = ...,
          format: str | PathLike[str] | Record | None = ..., set: Mapping[str, Any] = ...,
          days: str | Mapping[str, Any] | None = ..., repeat: bool = ..., ignore_leaves: bool = ...,
          mtbf: float | str | None = ..., policy: Sequence[str | PathLike[str] | Record] | str = ...,
@@ -141,8 +143,9 @@ def simulate(*, plan: Sequence[str | PathLike[str] | Record] | str,
              scale_compute: float = ..., price: Mapping[str, float] = ...,
              scale_network: float = ..., scale_node: float = ..., scale_latency: float = ...,
              link: Mapping[str, float | str] = ...,
-             without: Sequence[str | PathLike[str] | Record] | str = ..., full: bool = ...,
-             progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.SimulateResult:
+             without: Sequence[str | PathLike[str] | Record] | str = ..., at_most: Mapping[str,
+             int] = ..., full: bool = ..., progress: Callable[[dict[str, Any]],
+             Any] | None = ...) -> results.SimulateResult:
     """Simulate one iteration of plans."""
     ...
 
@@ -176,12 +179,12 @@ def diff(*, first: str | PathLike[str] | Record, second: str | PathLike[str] | R
          scale_efficiency: float = ..., scale_compute: float = ..., price: Mapping[str,
          float] = ..., scale_network: float = ..., scale_node: float = ...,
          scale_latency: float = ..., link: Mapping[str, float | str] = ...,
-         without: Sequence[str | PathLike[str] | Record] | str = ..., progress: Callable[[dict[str,
-         Any]], Any] | None = ...) -> results.DiffResult:
+         without: Sequence[str | PathLike[str] | Record] | str = ..., at_most: Mapping[str,
+         int] = ..., progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.DiffResult:
     """Compare two plans: what differs and what it costs."""
     ...
 
-def init(*, nodes: Sequence[str | PathLike[str] | Record] | str,
+def init(*, nodes: Sequence[str | PathLike[str] | Record] | str = ...,
          name: str | PathLike[str] | Record = ..., network: Mapping[str,
          str | PathLike[str] | Record] = ..., nvlink: Mapping[str,
          str | PathLike[str] | Record] = ..., nics: Mapping[str,
@@ -275,22 +278,23 @@ def report(*, what: Sequence[str | PathLike[str] | Record] | str,
            scale_compute: float = ..., price: Mapping[str, float] = ..., scale_network: float = ...,
            scale_node: float = ..., scale_latency: float = ..., link: Mapping[str,
            float | str] = ..., without: Sequence[str | PathLike[str] | Record] | str = ...,
-           progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.ReportResult:
+           at_most: Mapping[str, int] = ..., progress: Callable[[dict[str, Any]],
+           Any] | None = ...) -> results.ReportResult:
     """Write plans, a run or the results of a study as one HTML file."""
     ...
 
 def replay(*, file: str | PathLike[str] | Record = ...,
            trace: str | PathLike[str] | Record | None = ...,
-           format: str | PathLike[str] | Record | None = ...,
-           generate: str | PathLike[str] | Record | None = ..., set: Mapping[str,
+           generate: str | PathLike[str] | Record | None = ...,
+           format: str | PathLike[str] | Record | None = ..., set: Mapping[str,
            str | PathLike[str] | Record] = ..., days: str | Mapping[str, Any] | None = ...,
            repeat: bool = ..., policy: Sequence[str | PathLike[str] | Record] | str | None = ...,
            option: Mapping[str, str | PathLike[str] | Record] = ...,
            seeds: str | PathLike[str] | Record | None = ...,
            plan: str | PathLike[str] | Record | None = ..., expected_mtbf: float | str | None = ...,
-           runtime: Mapping[str, str | PathLike[str] | Record] = ...,
            planning_time: Literal["fixed", "measured"] | None = ..., prices: Literal["on_demand",
            "spot"] | None = ..., background_transfers: Literal["ignored", "simulated"] | None = ...,
+           runtime: Mapping[str, str | PathLike[str] | Record] = ...,
            results: str | PathLike[str] | Record = ..., workers: int | None = ...,
            shard: str | Mapping[str, Any] | None = ..., limit: int | None = ...,
            dry_run: bool = ..., no_figure: bool = ..., quiet: bool = ...,
@@ -468,6 +472,7 @@ def advise(*, trace: str | PathLike[str] | Record | None = ...,
            scale_compute: float = ..., price: Mapping[str, float] = ..., scale_network: float = ...,
            scale_node: float = ..., scale_latency: float = ..., link: Mapping[str,
            float | str] = ..., without: Sequence[str | PathLike[str] | Record] | str = ...,
-           progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.AdviseResult:
+           at_most: Mapping[str, int] = ..., progress: Callable[[dict[str, Any]],
+           Any] | None = ...) -> results.AdviseResult:
     """Spares, checkpoint interval, recovery policy and plan for a cluster that fails."""
     ...

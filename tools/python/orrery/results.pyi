@@ -361,6 +361,11 @@ class NetlabResult(Result):
     nodes: list[LabNode]
     differences: list[str]
 
+class NextStep(Result):
+    kind: str
+    what: str
+    estimate_seconds: float
+
 class NodeOfAPage(Result):
     name: str
     region: str
@@ -429,6 +434,12 @@ class PageOfAStudy(Result):
 
 class Pipeline(Result):
     stages: list[str]
+
+class PlanOfTheFrontier(Result):
+    what: str
+    devices: int
+    evaluated_seconds: float
+    dollars_per_million_tokens: float
 
 class PlanResult(Result):
     cluster: str
@@ -574,6 +585,8 @@ class Search(Result):
     chosen: str
     runners_up: list[RunnerUp]
     constraints: list[Constraint]
+    next_steps: list[NextStep]
+    frontier: list[PlanOfTheFrontier]
 
 class SimulateResult(Result):
     cluster: str
