@@ -326,6 +326,20 @@ TEST(Chakra, KernelsRunOneAtATimeInTheOrderInWhichTheyCan) {
   EXPECT_NEAR(replayed_as_recorded(program, two.out.log).value, 210e-6, 1e-12);
 }
 
+TEST(Kineto, OneOrderOfAllRanksKeepsWhatWaits) {
+  const Imported two = import_two(two_kernels(0, 100).text(0), two_kernels(0, 300).text(1));
+  ASSERT_EQ(problems_of(two.problems), "");
+  const ir::Program& program = two.out.program;
+  const std::vector<std::size_t> place = common_order(program, two.out.log);
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    for (const OpId before : program.dependencies_of({static_cast<std::int32_t>(i)})) {
+      EXPECT_LT(place[before.index()], place[i]);
+    }
+  }
+  EXPECT_EQ(place[ops_of(program, ir::OpKind::collective, 0).front().index()],
+            place[ops_of(program, ir::OpKind::collective, 1).front().index()]);
+}
+
 TEST(Chakra, SizesAreThoseOfTheFullTensor) {
   ChakraNode gather = node(0, ChakraType::collective, 0, {});
   gather.numbers = {{"comm_type", 2}, {"comm_size", 1000}};
