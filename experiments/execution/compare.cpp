@@ -427,9 +427,9 @@ std::string changed_program(const LoadedInputs& inputs, const std::optional<ir::
 /// What of the program the profile's block times say nothing about, so that the roofline prices it:
 /// one line for each GPU type with the first of model, dtype, sequence length, sequence degree,
 /// tensor-parallel degree and samples that no entry has, in that order; sorted. Empty for a profile
-/// without block times.
+/// without block times, or with kernels, which price the rest.
 std::vector<std::string> profile_gaps(const LoadedRun& run, const ir::Program& program) {
-  if (run.profile.block_times.empty()) return {};
+  if (run.profile.block_times.empty() || !run.profile.kernels.empty()) return {};
   std::set<std::string> gaps;
   for (const Priced& pass : passes_of(run.cluster, program)) {
     const std::string gap = gap_of(run, pass);

@@ -141,7 +141,9 @@ void write_run_inputs(const std::string& out, const std::vector<LoadedRun>& runs
   write(folder / inputs.job, config::dump(run.spec.job));
   inputs.plan = "plan.yaml";
   write(folder / inputs.plan, models::dump_plan(*run.plan));
-  if (run.spec.profile) inputs.profile = copy(run.spec.profile->value, {}, "profile", folder);
+  if (run.spec.profile) {
+    inputs.profile = copy(run.spec.profile->value, library.profiles, "profile", folder);
+  }
   inputs.backend = settings.backend;
   inputs.library = settings.library;
   inputs.precision = executor::name_of(settings.precision);

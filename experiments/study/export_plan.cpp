@@ -62,6 +62,7 @@ std::vector<std::string> model_flags(const models::Workload& workload, const mod
   if (job.dtype == ir::Dtype::bf16) flags.push_back("--bf16");
   if (job.dtype == ir::Dtype::fp16) flags.push_back("--fp16");
   if (job.dtype == ir::Dtype::fp8) flags.push_back("--bf16 --fp8-format hybrid");
+  if (job.dtype == ir::Dtype::fp4) flags.push_back("--bf16 --fp4-format e2m1");
   return flags;
 }
 

@@ -115,7 +115,8 @@ void describe(config::Visitor& v, JobSettings& settings) {
     v.optional(flag.key, value, flag.doc.c_str(), flag.form);
     if (v.reading() && v.given(flag.key)) settings.changes[flag.path] = std::move(value);
   }
-  v.optional("profile", settings.profile, "measured times (profile YAML) instead of the roofline");
+  v.optional("profile", settings.profile,
+             "measured times instead of the roofline: profile of the library, or a YAML file");
   v.optional("scale_profile", settings.scale_profile,
              "FROM=TO: times of GPU type TO are those of FROM in the profile, scaled");
 }

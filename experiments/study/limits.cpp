@@ -24,6 +24,11 @@ constexpr double kForwardPasses = 4;
 constexpr double kMessages = 8;
 /// Ops of a block's pass on a device.
 constexpr double kOps = 16;
+/// How often kernels may compute or move what a block needs once: tiles that are filled badly, and
+/// what goes through memory between them.
+constexpr double kKernelWaste = 256;
+/// Kernels of a block's pass.
+constexpr double kGaps = 64;
 /// Links between two GPUs: of the domain, PCIe, NIC, at both ends.
 constexpr double kHops = 6;
 
@@ -84,6 +89,12 @@ void add_fixed(const models::Cluster& cluster, const ir::Profile& profile, Slowe
       largest(cluster.overrides,
               [](const auto& pair) { return pair.latency.value_or(Seconds{0}).value; }) +
       largest(cluster.host_staging, [](const auto& pair) { return pair.latency.value; });
+  for (const ir::KernelModel& kernels : profile.kernels) {
+    least.op = std::max(least.op, kGaps * kernels.gap.value);
+  }
+  for (const ir::CollectiveWay& way : profile.collective_ways) {
+    least.message = std::max(least.message, way.start.value + way.step.value);
+  }
   least.optimizer = largest(profile.optimizers, [](const auto& each) { return each.fixed.value; });
   least.parameter =
       largest(profile.optimizers, [](const auto& each) { return each.per_parameter.value; });
@@ -101,6 +112,18 @@ Slowest slowest_of(const RunSpec& spec, const models::Cluster& cluster, const ir
     }
     least.compute = std::min(least.compute, peak * efficiency);
     least.memory = std::min(least.memory, gpu.memory_bandwidth.value * gpu.memory_efficiency);
+    for (const ir::KernelModel& kernels : profile.kernels) {
+      if (kernels.gpu != gpu.name) continue;
+      const double slow = std::min({1.0, kernels.attention, kernels.unaligned}) / kKernelWaste;
+      for (const ir::KernelModel::Product& product : kernels.products) {
+        least.compute = std::min(least.compute, product.best.value * product.share * slow);
+      }
+      const double traffic = std::max(1.0, kernels.routing) * kKernelWaste;
+      least.memory = std::min(least.memory, gpu.memory_bandwidth.value * kernels.memory / traffic);
+    }
+  }
+  for (const ir::CollectiveWay& way : profile.collective_ways) {
+    least.network = std::min(least.network, way.channels * way.channel_bandwidth.value);
   }
   for (const auto& [name, link] : cluster.links) {
     least.network = std::min(least.network, link.bandwidth.value * link.efficiency);
@@ -241,10 +264,10 @@ std::vector<std::string> substitute_notes(const models::Cluster& cluster, ir::Dt
     const std::optional<ir::Dtype> used = models::supported_dtype(gpu, dtype);
     if (!used || *used == dtype) continue;
     notes.push_back(
-        dtype == ir::Dtype::fp8
-            ? fmt::format("{} has no fp8: its layers are computed in {}; what is stored and sent "
+        dtype == ir::Dtype::fp8 || dtype == ir::Dtype::fp4
+            ? fmt::format("{} has no {}: its layers are computed in {}; what is stored and sent "
                           "is bf16 everywhere, as in Transformer Engine",
-                          gpu.name, ir::name_of(*used))
+                          gpu.name, ir::name_of(dtype), ir::name_of(*used))
             : fmt::format("{} has no {}: it computes in {}, while memory and messages are "
                           "counted as those of {}",
                           gpu.name, ir::name_of(dtype), ir::name_of(*used), ir::name_of(dtype)));

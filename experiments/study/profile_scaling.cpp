@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "experiments/study/checks.h"
 #include "experiments/study/files.h"
@@ -74,6 +75,23 @@ ir::Profile scaled_profile(ir::Profile profile, const config::Located<std::strin
   return profile;
 }
 
+std::optional<std::string> find_profile(const config::Located<std::string>& name,
+                                        const std::string& base_folder,
+                                        const models::Library& library,
+                                        config::Diagnostics& diagnostics) {
+  if (const auto known = library.profiles.find(name.value); known != library.profiles.end()) {
+    return known->second;
+  }
+  config::Diagnostics missing;
+  if (auto path = find_file(name, "profile", base_folder, missing)) return path;
+  std::vector<std::string> names;
+  for (const auto& entry : library.profiles) names.push_back(entry.first);
+  const config::Problem& problem = missing.problems().front();
+  diagnostics.add(problem.at, problem.what,
+                  config::suggest(name.value, names, "profiles of the library"));
+  return std::nullopt;
+}
+
 LoadedProfile load_profile(const std::optional<config::Located<std::string>>& file,
                            const std::optional<config::Located<std::string>>& scale,
                            const std::string& base_folder, const models::Cluster& cluster,
@@ -81,7 +99,7 @@ LoadedProfile load_profile(const std::optional<config::Located<std::string>>& fi
   const std::size_t before = diagnostics.problems().size();
   LoadedProfile loaded;
   if (file) {
-    if (const auto path = find_file(*file, "profile", base_folder, diagnostics)) {
+    if (const auto path = find_profile(*file, base_folder, library, diagnostics)) {
       const std::string text = read_text_file(*path);
       loaded.profile = models::load_profile(*path, diagnostics);
       loaded.hash = content_hash(text);

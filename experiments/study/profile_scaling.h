@@ -19,6 +19,12 @@ ir::Profile scaled_profile(ir::Profile profile, const config::Located<std::strin
                            const models::Cluster& cluster, const models::Library& library,
                            config::Diagnostics& diagnostics);
 
+/// The file of a profile of the library, or the one at that path seen from `base_folder`.
+std::optional<std::string> find_profile(const config::Located<std::string>& name,
+                                        const std::string& base_folder,
+                                        const models::Library& library,
+                                        config::Diagnostics& diagnostics);
+
 struct LoadedProfile {
   ir::Profile profile;
   std::string hash;  ///< Of the file's content and of how it was scaled; "" without a file.

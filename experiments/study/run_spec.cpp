@@ -34,7 +34,8 @@ void describe_job(config::Visitor& v, TrainingInputs& inputs) {
 }
 
 void describe_profile(config::Visitor& v, TrainingInputs& inputs) {
-  v.optional("profile", inputs.profile, "path to a file of measured numbers");
+  v.optional("profile", inputs.profile,
+             "measured numbers: a profile of the library, or path to a file");
   v.optional("scale_profile", inputs.scale_profile,
              "FROM=TO: the profile's times of one GPU type, scaled, are used for another");
 }

@@ -9,6 +9,7 @@
 
 #include "experiments/study/exports.h"
 #include "experiments/study/limits.h"
+#include "experiments/study/profile_scaling.h"
 #include "experiments/study/run_tasks.h"
 #include "models/check/validate.h"
 #include "models/lower/lower.h"
@@ -133,7 +134,7 @@ SimulateResult simulate_step_plan(const SimulateSettings& args) {
   const ir::ModelShape shape =
       models::load_model(spec.model.value, library, spec.model.at, diagnostics);
   const ir::Profile profile =
-      spec.profile ? models::load_profile(spec.profile->value, diagnostics) : ir::Profile{};
+      load_profile(spec.profile, std::nullopt, "", cluster, library, diagnostics).profile;
   diagnostics.raise();
   if (shape.layers == 0) {
     diagnostics.add(spec.model.at, fmt::format("'{}' is no transformer", shape.name),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "models/base/check.h"
@@ -90,10 +91,87 @@ std::vector<RingEdge> ring_edges(std::span<const Path> paths, Bytes message) {
   return edges;
 }
 
+/// A collective that a communication library carries by the fastest of its ways.
+struct FastestWay {
+  Seconds latency;       ///< Of a call and its steps.
+  Seconds transmission;  ///< Of what leaves each member.
+  Bytes carried;         ///< What takes as long at the bandwidth of the path.
+};
+
+double ceil_log2(std::size_t members) { return static_cast<double>(std::bit_width(members - 1)); }
+
+/// Of a link's bandwidth what is left for data beside the flags.
+double data_share(ir::CollectiveWay::Protocol protocol) {
+  switch (protocol) {
+    case ir::CollectiveWay::Protocol::ll:
+      return 0.5;
+    case ir::CollectiveWay::Protocol::ll128:
+      return 120.0 / 128.0;
+    case ir::CollectiveWay::Protocol::simple:
+      return 1;
+  }
+  ORRERY_CHECK(false, "protocol {}", static_cast<int>(protocol));
+  return 1;
+}
+
+/// Steps of a way, and what leaves each member for each byte of the tensor.
+std::pair<double, double> steps_and_volume(const ir::CollectiveWay& way, CollectiveKind kind,
+                                           std::size_t members) {
+  const double p = static_cast<double>(members);
+  const double both = kind == CollectiveKind::all_reduce ? 2 : 1;
+  switch (way.algorithm) {
+    case ir::CollectiveWay::Algorithm::ring:
+      return {both * (p - 1), both * (p - 1) / p};
+    case ir::CollectiveWay::Algorithm::tree:
+      return {both * ceil_log2(members), both == 2 ? 2 : (p - 1) / p};
+    case ir::CollectiveWay::Algorithm::nvls:
+      return {both, both == 2 ? (p + 1) / p : (p - 1) / p};
+  }
+  ORRERY_CHECK(false, "algorithm {}", static_cast<int>(way.algorithm));
+  return {};
+}
+
+/// The fastest way over the ring's edges, if they are links of one class inside a domain of which
+/// the profile knows ways. A member's port carries what leaves it, whatever the algorithm.
+std::optional<FastestWay> fastest_way(CollectiveKind kind, std::size_t members,
+                                      std::span<const Path> paths, Bytes bytes) {
+  const LinkCalibration* calibration = paths.front().calibration;
+  if (calibration == nullptr) return std::nullopt;
+  const auto ways = calibration->ways.find(kind);
+  if (ways == calibration->ways.end()) return std::nullopt;
+  Path narrowest = paths.front();
+  for (const Path& path : paths) {
+    if (path.calibration != calibration || path.kind == PathClass::network ||
+        path.kind == PathClass::host_staged) {
+      return std::nullopt;
+    }
+    narrowest.bandwidth = std::min(narrowest.bandwidth, path.bandwidth);
+    narrowest.latency = std::max(narrowest.latency, path.latency);
+  }
+  std::optional<FastestWay> fastest;
+  for (const ir::CollectiveWay& way : ways->second) {
+    const auto [steps, volume] = steps_and_volume(way, kind, members);
+    const BytesPerSecond bandwidth =
+        std::min(static_cast<double>(way.channels) * way.channel_bandwidth,
+                 data_share(way.protocol) * narrowest.bandwidth);
+    FastestWay one;
+    one.latency = std::max(way.start + steps * way.step, narrowest.latency);
+    one.transmission = volume * bytes / bandwidth;
+    one.carried = one.transmission * narrowest.bandwidth;
+    if (!fastest || one.latency + one.transmission < fastest->latency + fastest->transmission) {
+      fastest = one;
+    }
+  }
+  return fastest;
+}
+
 /// Time of one ring in group order.
 Seconds single_ring_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
   const Bytes step = bytes / static_cast<double>(group.size());
   const std::vector<Path> paths = paths_along(group, path, true);
+  if (const auto way = fastest_way(kind, group.size(), paths, bytes)) {
+    return way->latency + way->transmission;
+  }
   return along(paths, step).factor(kind, group.size()) *
          ring_duration(ring_edges(paths, step), ring_steps(kind, group.size()));
 }
@@ -256,6 +334,13 @@ void add_ring_flows(CollectiveKind kind, Group group, Bytes bytes, const PathFun
   const bool chain = kind == CollectiveKind::broadcast;
   const Bytes message = chain ? bytes : bytes / static_cast<double>(group.size());
   const std::vector<Path> paths = paths_along(group, path, !chain);
+  if (const auto way = chain ? std::nullopt : fastest_way(kind, group.size(), paths, bytes)) {
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      flows.push_back(
+          {group[i], group[(i + 1) % group.size()], way->carried, way->latency - paths[i].latency});
+    }
+    return;
+  }
   const Bottleneck edges = along(paths, message);
   const double factor = edges.factor(kind, group.size());
   const int steps = ring_steps(kind, group.size());
@@ -342,6 +427,14 @@ std::vector<FlowEdge> ring_step_flows(CollectiveKind kind, Group group, Bytes by
   const double factor = along(paths, message).factor(kind, group.size());
   std::vector<FlowEdge> flows;
   flows.reserve(paths.size());
+  if (const auto way = fastest_way(kind, group.size(), paths, bytes)) {
+    const double steps = ring_steps(kind, group.size());
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      flows.push_back({group[i], group[(i + 1) % group.size()], way->carried / steps,
+                       std::max(Seconds{}, way->latency / steps - paths[i].latency)});
+    }
+    return flows;
+  }
   for (std::size_t i = 0; i < group.size(); ++i) {
     const DeviceId next = group[(i + 1) % group.size()];
     const Path& edge = paths[i];

@@ -9,6 +9,11 @@
 /// On paths with a calibration every message takes the latency and the bandwidth of its size, and
 /// rings, chains and direct all-to-all are multiplied by the factor that was measured for as many
 /// ranks on the class of the narrowest edge. Trees are not: the factor was measured on rings.
+///
+/// Where a profile lists the ways in which a communication library carries a collective over the
+/// links of a domain (ir::CollectiveWay), a ring inside of one domain takes the fastest of them for
+/// its size and members in place of its own time and of measured factors: start + steps x step,
+/// then what leaves each member over the bandwidth that the way reaches, on every port at once.
 /// Messages are what one step sends: a p-th of the tensor in a ring, all of it in a chain or tree,
 /// each pair's bytes in an all-to-all.
 #pragma once

@@ -13,6 +13,8 @@ namespace {
 using ir::Dtype;
 
 std::span<const Dtype> alternatives(Dtype dtype) {
+  static constexpr std::array kFp4 = {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp16,
+                                      Dtype::fp32};
   static constexpr std::array kFp8 = {Dtype::fp8, Dtype::bf16, Dtype::fp16, Dtype::fp32};
   static constexpr std::array kBf16 = {Dtype::bf16, Dtype::fp16, Dtype::fp32};
   static constexpr std::array kFp16 = {Dtype::fp16, Dtype::bf16, Dtype::fp32};
@@ -20,6 +22,8 @@ std::span<const Dtype> alternatives(Dtype dtype) {
   static constexpr std::array kFp32 = {Dtype::fp32};
   static constexpr std::array kFp64 = {Dtype::fp64};
   switch (dtype) {
+    case Dtype::fp4:
+      return kFp4;
     case Dtype::fp8:
       return kFp8;
     case Dtype::bf16:

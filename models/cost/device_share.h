@@ -12,7 +12,7 @@
 namespace orrery::models {
 
 /// The dtype in which a GPU computes what asks for `dtype`: that one if it has a peak, else the
-/// first it has of fp8 -> bf16 -> fp16 -> fp32, bf16 -> fp16 -> fp32, fp16 -> bf16 -> fp32,
+/// first it has of fp4 -> fp8 -> bf16 -> fp16 -> fp32, bf16 -> fp16 -> fp32, fp16 -> bf16 -> fp32,
 /// tf32 -> fp32. nullopt if it has none of them. Bytes stay those of `dtype`.
 std::optional<ir::Dtype> supported_dtype(const GpuType& gpu, ir::Dtype dtype);
 

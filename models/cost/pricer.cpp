@@ -13,6 +13,7 @@
 #include "models/base/check.h"
 #include "models/base/ids.h"
 #include "models/cost/device_share.h"
+#include "models/cost/kernels.h"
 #include "models/cost/scale_profile.h"
 #include "models/ir/names.h"
 #include "models/ir/op_traits.h"
@@ -49,6 +50,37 @@ Flops expert_flops(const Workload& workload, const Block& block) {
   const Flops flops{2 * matrices * static_cast<double>(workload.sequence_length) * shape.hidden *
                     shape.ffn * shape.top_k * shape.capacity_factor};
   return std::min(flops, block.forward_flops);
+}
+
+/// By GPU type; none where the profile has no kernels of it.
+std::vector<std::optional<Kernels>> kernels_of(const Cluster& cluster, const ir::Profile& profile) {
+  std::vector<std::optional<Kernels>> all;
+  for (const GpuType& gpu : cluster.gpu_types) {
+    const auto known =
+        std::find_if(profile.kernels.begin(), profile.kernels.end(),
+                     [&](const ir::KernelModel& model) { return model.gpu == gpu.name; });
+    all.emplace_back();
+    if (known != profile.kernels.end()) all.back().emplace(*known, gpu.memory_bandwidth);
+  }
+  return all;
+}
+
+/// Of both passes the part that is asked for.
+Seconds part_of(const KernelTimes& times, Pass pass) {
+  switch (pass) {
+    case Pass::forward:
+      return times.forward;
+    case Pass::backward:
+      return times.backward;
+    case Pass::backward_input:
+      return times.backward - times.backward_weight;
+    case Pass::backward_weight:
+      return times.backward_weight;
+    case Pass::optimizer:
+      break;
+  }
+  ORRERY_CHECK(false, "no part of a block for {}", name_of(pass));
+  return {};
 }
 
 /// Groups that compute a block: its replicas in the plan. A group may have several segments with
@@ -88,9 +120,10 @@ struct Pricer::State {
   struct QueryHash {
     std::size_t operator()(const BlockQuery& query) const {
       std::size_t hash = 0;
-      for (const int value : {query.gpu_type, query.block.value, static_cast<int>(query.pass),
-                              query.tensor_parallel, query.sequence_degree, query.samples,
-                              static_cast<int>(query.recompute), query.expert_parallel}) {
+      for (const int value :
+           {query.gpu_type, query.block.value, static_cast<int>(query.pass), query.tensor_parallel,
+            query.sequence_degree, query.samples, static_cast<int>(query.recompute),
+            query.expert_parallel, static_cast<int>(query.sequence_parallel)}) {
         mix(hash, value);
       }
       return hash;
@@ -101,6 +134,7 @@ struct Pricer::State {
   Workload workload;
   Job job;
   ir::Profile profile;
+  std::vector<std::optional<Kernels>> kernels;  ///< By GPU type.
   struct Priced {
     Seconds time;
     std::vector<const std::string*> lines;  ///< Of `used`.
@@ -128,6 +162,7 @@ struct Pricer::State {
   std::optional<Seconds> measured(const BlockQuery& query, Pass pass) const;
   std::optional<Seconds> measured_or_combined(const BlockQuery& query) const;
   std::pair<double, std::string> efficiency(const GpuType& gpu, Flops work) const;
+  std::optional<KernelTimes> by_kernels(const BlockQuery& query) const;
   Seconds roofline(const BlockQuery& query) const;
   Seconds price(const BlockQuery& query) const;
   Seconds cached(const BlockQuery& query) const;
@@ -214,6 +249,33 @@ std::pair<double, std::string> Pricer::State::efficiency(const GpuType& gpu, Flo
   return {gpu.efficiency, fmt::format("declared {:g}", gpu.efficiency)};
 }
 
+/// Both passes of a block by its kernels, if the profile knows those of the GPU type.
+std::optional<KernelTimes> Pricer::State::by_kernels(const BlockQuery& query) const {
+  const std::optional<Kernels>& known = kernels[static_cast<std::size_t>(query.gpu_type)];
+  const ir::BlockKind kind = workload.block(query.block).kind;
+  if (!known || kind == ir::BlockKind::convolution) return std::nullopt;
+  const GpuType& type = gpu(query.gpu_type);
+  const Dtype dtype = dtype_on(type);
+  if (!known->computes(dtype)) return std::nullopt;
+  const KernelDegrees at{.sequence = workload.sequence_length,
+                         .samples = query.samples,
+                         .tensor_parallel = query.tensor_parallel,
+                         .context_parallel = query.sequence_degree,
+                         .expert_parallel = query.expert_parallel,
+                         .products = dtype,
+                         .causal = workload.shape.causal,
+                         .sequence_parallel = query.sequence_parallel};
+  const bool ends = kind == ir::BlockKind::embedding || kind == ir::BlockKind::head;
+  note(fmt::format("kernels: {} {} {} tp {} samples {} sequence {} {}", type.name, name_of(kind),
+                   name_of(query.pass), query.tensor_parallel, query.samples,
+                   workload.sequence_length, ends ? "bf16" : dtype_note(type)));
+  if (kind == ir::BlockKind::embedding) return known->embedding(workload.shape.hidden, at);
+  if (kind == ir::BlockKind::head) {
+    return known->head(workload.shape.hidden, workload.shape.vocabulary, at);
+  }
+  return known->layer(kernel_layer(workload.shape, kind), at);
+}
+
 Seconds Pricer::State::roofline(const BlockQuery& query) const {
   const GpuType& type = gpu(query.gpu_type);
   const Block& block = workload.block(query.block);
@@ -238,7 +300,8 @@ Seconds Pricer::State::roofline(const BlockQuery& query) const {
   note(fmt::format("roofline: {} {} {} {}, efficiency {}, memory {:g}", type.name,
                    name_of(block.kind), name_of(query.pass), dtype_note(type), origin,
                    type.memory_efficiency));
-  Flops wide = workload.dtype == Dtype::fp8 ? work : Flops{};
+  const bool low = workload.dtype == Dtype::fp8 || workload.dtype == Dtype::fp4;
+  Flops wide = low ? work : Flops{};
   if (block.kind == ir::BlockKind::transformer || block.kind == ir::BlockKind::moe) {
     wide = std::min(wide, passes * query.samples / ranks * block.attention_flops);
   }
@@ -250,7 +313,10 @@ Seconds Pricer::State::roofline(const BlockQuery& query) const {
 
 Seconds Pricer::State::price(const BlockQuery& query) const {
   const std::optional<Seconds> profiled = measured_or_combined(query);
-  Seconds time = profiled ? *profiled : roofline(query);
+  const std::optional<KernelTimes> by_shape = profiled ? std::nullopt : by_kernels(query);
+  const Seconds time = profiled   ? *profiled
+                       : by_shape ? part_of(*by_shape, query.pass)
+                                  : roofline(query);
   if (!ir::traits(query.pass).input_gradients || query.recompute == ir::Recompute::none)
     return time;
   const Block& block = workload.block(query.block);
@@ -259,6 +325,7 @@ Seconds Pricer::State::price(const BlockQuery& query) const {
   forward.pass = Pass::forward;
   forward.recompute = ir::Recompute::none;
   if (query.recompute == ir::Recompute::full) return time + cached(forward);
+  if (by_shape) return time + by_shape->attention;
   if (block.attention_flops.value <= 0) return time;
   return time + block.attention_flops / block.forward_flops * cached(forward);
 }
@@ -284,7 +351,8 @@ Seconds Pricer::State::pass(int gpu_type, const ir::SegmentInfo& segment, const 
                    .sequence_degree = segment.sequence_degree,
                    .samples = op.samples,
                    .recompute = segment.recompute,
-                   .expert_parallel = segment.expert_parallel};
+                   .expert_parallel = segment.expert_parallel,
+                   .sequence_parallel = segment.sequence != ir::SequenceParallelism::none};
   Seconds time;
   for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
     query.block = b;
@@ -347,6 +415,10 @@ Seconds Pricer::State::sweep(int gpu_type, double parameters) const {
                      scaled_note(entry.provenance)));
     return entry.fixed + parameters * entry.per_parameter;
   }
+  if (const auto& known = kernels[static_cast<std::size_t>(gpu_type)]) {
+    note(fmt::format("kernels: {} optimizer step", type.name));
+    return known->optimizer(parameters, job.state_bytes);
+  }
   const StateBytes& bytes = job.state_bytes;
   const Bytes moved{parameters *
                     (bytes.gradient + bytes.weight + 2 * bytes.master + 2 * bytes.moments)};
@@ -355,7 +427,8 @@ Seconds Pricer::State::sweep(int gpu_type, double parameters) const {
 
 Pricer::Pricer(const Cluster& cluster, const Workload& workload, const Job& job,
                const ir::Profile& profile)
-    : state_(new State{cluster, workload, job, profile, {}, {}, {}}) {}
+    : state_(new State{cluster, workload, job, profile, kernels_of(cluster, profile), {}, {}, {}}) {
+}
 Pricer::~Pricer() = default;
 Pricer::Pricer(Pricer&&) noexcept = default;
 

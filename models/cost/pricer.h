@@ -1,5 +1,6 @@
-/// Prices of ops: profile entry if there is one, else roofline. Collectives are not priced here:
-/// the simulator turns them into flows.
+/// Prices of ops: the profile's measured time if there is one, else by the shapes of kernels if the
+/// profile knows those of the GPU type (models/cost/kernels.h), else roofline. Collectives are not
+/// priced here: the simulator turns them into flows.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -30,6 +31,8 @@ struct BlockQuery {
   int samples = 1;
   ir::Recompute recompute = ir::Recompute::none;  ///< Adds the repeated forward to backward.
   int expert_parallel = 1;                        ///< Divides the weights of the experts.
+  /// Kernels between products see a part of the sequence each. Read where times come from kernels.
+  bool sequence_parallel = true;
   auto operator<=>(const BlockQuery&) const = default;
 };
 
@@ -46,6 +49,9 @@ struct BlockQuery {
 /// samples, sequence length and dtype are equal and sequence_degree is 1; between two measured
 /// micro-batch sizes it is linear; backward may be put together from its two halves and a half be
 /// taken from it.
+/// Kernels (ir::KernelModel) replace the roofline of transformer blocks, embedding and head where
+/// they know the number format: their own split of backward, and of attention that selective
+/// recompute repeats. A step of the optimizer, unless it was measured, is theirs as well.
 /// Caches by query: not for concurrent use.
 class Pricer {
  public:
@@ -63,13 +69,14 @@ class Pricer {
   Seconds compute(const ir::Program& program, const ir::Op& op) const;
   /// `parameters` that one device updates. Adam and SGD are bound by memory: gradient, master copy
   /// and moments are read, master copy, moments and weight written; plus one launch. A profile's
-  /// OptimizerTime for the GPU type and dtype replaces that.
+  /// OptimizerTime for the GPU type and dtype, else its kernels, replace that.
   Seconds optimizer(int gpu_type, double parameters) const;
   /// Time of a state op to or from storage that the profile measured (StorageTime); else nothing.
   std::optional<Seconds> storage(const ir::Op& op) const;
-  /// One line for each profile entry that was used and for each (GPU, block kind, pass, dtype) that
-  /// fell back to the roofline, with its efficiency and where that comes from; for each link class
-  /// of the profile whether the cluster's topology takes it; sorted.
+  /// One line for each profile entry that was used, for each block that was priced by kernels, and
+  /// for each (GPU, block kind, pass, dtype) that fell back to the roofline, with its efficiency
+  /// and where that comes from; for each link class of the profile whether the cluster's topology
+  /// takes it; sorted.
   std::vector<std::string> used_entries() const;
   /// Those for ops that were priced since the last call, however often before; without link
   /// classes. For one who remembers prices himself, or what follows from them.

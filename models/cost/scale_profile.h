@@ -19,9 +19,10 @@ namespace orrery::models {
 /// - efficiency curves: shares of peak x efficiency of `to` / efficiency of `from`;
 /// - overheads of ops and of memory: unchanged, being the host's and the libraries'.
 /// Sources become "scaled from FROM: ...", and errors of the fit are dropped: nobody measured them
-/// on `to`. Links, storage and Metis's layers belong to no GPU type or are left alone.
-/// Deviation: real kernels reach other shares of peak on other GPUs; the paper-and-pencil ratio is
-/// what Metis's and Sailor's authors avoid by profiling every type.
+/// on `to`. Links, storage and Metis's layers belong to no GPU type or are left alone; so are
+/// kernels, whose shapes would not scale. Deviation: real kernels reach other shares of peak on
+/// other GPUs; the paper-and-pencil ratio is what Metis's and Sailor's authors avoid by profiling
+/// every type.
 ir::Profile scale_profile(const ir::Profile& profile, const GpuType& from, const GpuType& to);
 
 /// What a reader of prices must know: ", scaled from A100" where the number was scaled,

@@ -9,9 +9,9 @@
 
 namespace orrery::ir {
 
-enum class Dtype { fp32, tf32, fp16, bf16, fp8, fp64 };
+enum class Dtype { fp32, tf32, fp16, bf16, fp8, fp64, fp4 };
 
-/// Bytes of an element as stored and sent: tf32 takes four, fp8 (in products only) two.
+/// Bytes of an element as stored and sent: tf32 takes four, fp8 and fp4 (in products only) two.
 Bytes size_of(Dtype dtype);
 
 enum class BlockKind {

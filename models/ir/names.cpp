@@ -6,8 +6,8 @@ namespace orrery::ir {
 
 EnumNames<Dtype> enum_names(Dtype) {
   using enum Dtype;
-  return {{fp32, "fp32"}, {tf32, "tf32"}, {fp16, "fp16"},
-          {bf16, "bf16"}, {fp8, "fp8"},   {fp64, "fp64"}};
+  return {{fp32, "fp32"}, {tf32, "tf32"}, {fp16, "fp16"}, {bf16, "bf16"},
+          {fp8, "fp8"},   {fp64, "fp64"}, {fp4, "fp4"}};
 }
 
 EnumNames<BlockKind> enum_names(BlockKind) {
@@ -75,6 +75,15 @@ EnumNames<Pass> enum_names(Pass) {
     names.emplace_back(*op.priced_as, *op.priced_as == Pass::optimizer ? "optimizer" : op.name);
   }
   return names;
+}
+
+EnumNames<CollectiveWay::Algorithm> enum_names(CollectiveWay::Algorithm) {
+  using enum CollectiveWay::Algorithm;
+  return {{ring, "ring"}, {tree, "tree"}, {nvls, "nvls"}};
+}
+EnumNames<CollectiveWay::Protocol> enum_names(CollectiveWay::Protocol) {
+  using enum CollectiveWay::Protocol;
+  return {{ll, "ll"}, {ll128, "ll128"}, {simple, "simple"}};
 }
 
 EnumNames<EventKind> enum_names(EventKind) {

@@ -31,6 +31,8 @@ EnumNames<SequenceParallelism> enum_names(SequenceParallelism);
 EnumNames<Recompute> enum_names(Recompute);
 
 EnumNames<Pass> enum_names(Pass);
+EnumNames<CollectiveWay::Algorithm> enum_names(CollectiveWay::Algorithm);
+EnumNames<CollectiveWay::Protocol> enum_names(CollectiveWay::Protocol);
 
 EnumNames<EventKind> enum_names(EventKind);
 EnumNames<EventScope::Kind> enum_names(EventScope::Kind);

@@ -85,6 +85,52 @@ struct PassOverhead {
   Provenance provenance;
 };
 
+/// What the kernels of one GPU type reach, from which times of blocks follow by the shapes of their
+/// kernels (models/cost/kernels.h). Memory bandwidth is the GPU type's.
+struct KernelModel {
+  /// Matrix products in one number format.
+  struct Product {
+    Dtype dtype = Dtype::bf16;
+    FlopsPerSecond best;  ///< Of the best measured product.
+    double share = 0.9;   ///< Of it that a model's products reach, but for tiles and waves.
+  };
+  std::string gpu;
+  int multiprocessors = 0;  ///< Each computes one tile of a product at a time.
+  std::vector<Product> products;
+  /// Share of the best product in 16 bits that fused attention reaches forward, over long sequences
+  /// with heads of 128.
+  double attention = 0.7;
+  double memory = 0.8;      ///< Share of memory bandwidth that kernels bound by memory reach.
+  Seconds gap{3e-6};        ///< Between two kernels of a stream.
+  double unaligned = 0.35;  ///< Rate of products whose rows are no multiples of 16 bytes.
+  double routing = 3;       ///< Traffic of sorting tokens by expert and back over the least.
+  Provenance provenance;
+};
+
+/// One way in which a communication library carries a collective inside a link domain, as NCCL's
+/// tuner describes it: an algorithm with a protocol takes start + steps x step + volume x bytes /
+/// bandwidth. Of the ways of a link class the library takes the fastest for the size and the
+/// members (models/cost/collective.h). [NVIDIA/nccl, src/graph/tuning.cc]
+struct CollectiveWay {
+  /// How many steps it takes over p members, and the bytes that leave each one, of a tensor's: an
+  /// all-reduce 2 (p - 1) and 2 (p - 1) / p around a ring, 2 ceil(log2 p) and 2 over trees; summed
+  /// in the switch (NVLS) 2 and (p + 1) / p. All-gather and reduce-scatter have half the steps of
+  /// an all-reduce; (p - 1) / p leaves or reaches each member.
+  enum class Algorithm { ring, tree, nvls };
+  /// LL sends 4 bytes of flags with each 4 of data, LL128 8 with each 120, Simple none, but fences.
+  enum class Protocol { ll, ll128, simple };
+  std::string link_class;
+  std::string collective;  ///< all_reduce, all_gather or reduce_scatter.
+  Algorithm algorithm = Algorithm::ring;
+  Protocol protocol = Protocol::simple;
+  Seconds start;  ///< Of a call, whatever the members.
+  Seconds step;   ///< Of each step.
+  int channels = 1;
+  /// Of one channel. All channels together reach at most what the link has without the flags.
+  BytesPerSecond channel_bandwidth;
+  Provenance provenance;
+};
+
 /// Optimizer step: `fixed` + parameters x `per_parameter`. Replaces the memory-bound form.
 struct OptimizerTime {
   std::string gpu;
@@ -145,6 +191,8 @@ struct Profile {
   std::vector<StorageTime> storage;
   std::vector<PhaseTime> phases;
   std::vector<ModelLayers> model_layers;
+  std::vector<KernelModel> kernels;
+  std::vector<CollectiveWay> collective_ways;
 };
 
 }  // namespace orrery::ir

@@ -55,6 +55,7 @@ Library load_library(const std::string& root, config::Diagnostics& diagnostics) 
   name_entries(library.links);
   library.models = yaml_files(folder / "models");
   library.clusters = yaml_files(folder / "clusters");
+  library.profiles = yaml_files(folder / "profiles");
   return library;
 }
 

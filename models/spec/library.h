@@ -20,11 +20,12 @@ namespace orrery::models {
 
 /// What the repository knows. Loaded once per process.
 struct Library {
-  std::string root;  ///< Folder that holds gpus.yaml, links.yaml, models/, clusters/.
+  std::string root;  ///< Folder that holds gpus.yaml, links.yaml and the folders below.
   std::map<std::string, GpuType> gpus;
   std::map<std::string, LinkClass> links;
   std::map<std::string, std::string> models;    ///< Name to path.
   std::map<std::string, std::string> clusters;  ///< Name to path.
+  std::map<std::string, std::string> profiles;  ///< Name to path.
 };
 
 /// $ORRERY_LIBRARY, else the one installed with this program, else that of its source tree.

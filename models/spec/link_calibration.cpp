@@ -76,6 +76,11 @@ std::map<std::string, LinkCalibration> link_calibrations(const ir::Profile& prof
       of(entry.link_class).factors[kind].push_back({entry.ranks, entry.factor});
     }
   }
+  for (const ir::CollectiveWay& way : profile.collective_ways) {
+    for (const auto& [kind, name] : ir::enum_names(ir::CollectiveKind{})) {
+      if (way.collective == name) of(way.link_class).ways[kind].push_back(way);
+    }
+  }
   for (auto& [name, one] : all) {
     std::stable_sort(one.segments.begin(), one.segments.end(),
                      [](const LinkCalibration::Segment& a, const LinkCalibration::Segment& b) {
@@ -114,6 +119,15 @@ std::vector<std::string> describe_calibrations(const Cluster& cluster, const ir:
     if (!link.segments.empty()) {
       lines.push_back(fmt::format("profile: links of class {}, {} segment{}", name,
                                   link.segments.size(), link.segments.size() == 1 ? "" : "s"));
+    }
+    for (const auto& [kind, ways] : link.ways) {
+      std::string names;
+      for (const ir::CollectiveWay& way : ways) {
+        names += fmt::format("{}{} {}", names.empty() ? "" : ", ", ir::name_of(way.algorithm),
+                             ir::name_of(way.protocol));
+      }
+      lines.push_back(fmt::format("profile: {} over links of class {}, the fastest of {}",
+                                  ir::name_of(kind), name, names));
     }
     for (const auto& [kind, factors] : link.factors) {
       std::string ranks;

@@ -37,6 +37,9 @@ struct LinkCalibration {
   std::vector<Segment> segments;  ///< Ascending; empty: the cluster file's numbers hold.
   std::map<ir::CollectiveKind, std::vector<Factor>> factors;  ///< Ascending in ranks.
 
+  /// Ways of a communication library to carry a collective among members that this class joins.
+  std::map<ir::CollectiveKind, std::vector<ir::CollectiveWay>> ways;
+
   /// The segment of a message; there must be one.
   const Segment& segment(Bytes message) const;
   /// Measured time over closed form: linear in the number of ranks between measured ones, that of

@@ -17,6 +17,9 @@ namespace {
 
 constexpr const char* kProvenance = "where the numbers come from";
 constexpr const char* kNoSource = "a number without a source";
+constexpr double kMostShare = 2;  // of what was measured best
+constexpr int kMostMultiprocessors = 1 << 16;
+constexpr int kMostChannels = 1024;
 constexpr const char* kSourceHint = "name a paper, a datasheet or a run, or write 'unverified'";
 
 template <class E>
@@ -256,6 +259,84 @@ void describe(config::Visitor& v, ModelLayers& model) {
   }
 }
 
+void describe(config::Visitor& v, KernelModel::Product& product) {
+  v.title("Product rate");
+  v.required("dtype", product.dtype, "of the operands: bf16, fp16, fp8 or fp4");
+  v.required("best", product.best, "best measured matrix product");
+  v.optional("share", product.share, "of it that a model's products reach");
+  v.positive("best", product.best);
+  v.positive("share", product.share);
+  v.between("share", product.share, 0.0, kMostShare);
+  using enum Dtype;
+  const bool known = product.dtype == bf16 || product.dtype == fp16 || product.dtype == fp8 ||
+                     product.dtype == fp4;
+  if (v.reading() && v.given("dtype") && !known) {
+    v.problem("dtype", fmt::format("kernels have no products in {}", name_of(product.dtype)),
+              "bf16, fp16, fp8 or fp4");
+  }
+}
+
+void describe(config::Visitor& v, KernelModel& kernels) {
+  v.title("Kernels");
+  v.doc(
+      "What the kernels of a GPU type reach: times of blocks without a block time follow by the "
+      "shapes of their kernels.");
+  v.required("gpu", kernels.gpu, "GPU type");
+  v.required("multiprocessors", kernels.multiprocessors, "each computes a tile at a time");
+  v.required("products", kernels.products, "matrix products by number format, 16 bits among them");
+  v.optional("attention", kernels.attention,
+             "share of the best product in 16 bits that fused attention reaches forward");
+  v.optional("memory", kernels.memory,
+             "share of memory bandwidth that kernels bound by memory reach");
+  v.optional("gap", kernels.gap, "between two kernels");
+  v.optional("unaligned", kernels.unaligned,
+             "rate of products over rows that are no multiples of 16 bytes");
+  v.optional("routing", kernels.routing,
+             "traffic of sorting tokens by expert and back over the least there is");
+  v.required("provenance", kernels.provenance, kProvenance);
+  v.between("multiprocessors", kernels.multiprocessors, 1, kMostMultiprocessors);
+  for (const auto& [key, share] : {std::pair{"attention", kernels.attention},
+                                   {"memory", kernels.memory},
+                                   {"unaligned", kernels.unaligned}}) {
+    v.positive(key, share);
+    v.between(key, share, 0.0, kMostShare);
+  }
+  v.between("gap", kernels.gap, Seconds{0}, models::kLongestOp);
+  v.between("routing", kernels.routing, 0.0, models::kMostFactor);
+  if (!v.reading() || !v.good()) return;
+  check_distinct(v, "products", kernels.products,
+                 [](const KernelModel::Product& product) { return name_of(product.dtype); });
+  const bool half = std::any_of(
+      kernels.products.begin(), kernels.products.end(), [](const KernelModel::Product& product) {
+        return product.dtype == Dtype::bf16 || product.dtype == Dtype::fp16;
+      });
+  if (!half) v.problem("products", "none in 16 bits", "attention and the head compute in bf16");
+}
+
+void describe(config::Visitor& v, CollectiveWay& way) {
+  v.title("Collective way");
+  v.doc(
+      "One way in which a communication library carries a collective inside a link domain: start "
+      "+ steps x step + volume x bytes / bandwidth; the fastest for the size is taken.");
+  v.required("link_class", way.link_class, "that joins the members");
+  v.required("collective", way.collective, "all_reduce, all_gather or reduce_scatter");
+  v.required("algorithm", way.algorithm, "around a ring, over trees, or summed in the switch");
+  v.required("protocol", way.protocol, "how messages say that they are there");
+  v.required("start", way.start, "of a call, whatever the members");
+  v.optional("step", way.step, "of each step");
+  v.optional("channels", way.channels, "side by side");
+  v.required("channel_bandwidth", way.channel_bandwidth, "of a channel, out of a member");
+  v.required("provenance", way.provenance, kProvenance);
+  v.between("start", way.start, Seconds{0}, models::kLongestOp);
+  v.between("step", way.step, Seconds{0}, models::kLongestOp);
+  v.between("channels", way.channels, 1, kMostChannels);
+  v.positive("channel_bandwidth", way.channel_bandwidth);
+  if (v.reading() && v.given("collective")) {
+    check_name(v, "collective", way.collective, "collective in ways",
+               {"all_reduce", "all_gather", "reduce_scatter"});
+  }
+}
+
 void describe(config::Visitor& v, Profile& profile) {
   v.schema("orrery/profile", 1);
   v.title("Profile");
@@ -271,6 +352,9 @@ void describe(config::Visitor& v, Profile& profile) {
   v.optional("storage", profile.storage, "checkpoints to and from storage");
   v.optional("phases", profile.phases, "phases of recovery");
   v.optional("model_layers", profile.model_layers, "layers of whole models");
+  v.optional("kernels", profile.kernels, "what kernels of GPU types reach, by shape");
+  v.optional("collective_ways", profile.collective_ways,
+             "algorithms and protocols of a communication library");
   if (!v.reading() || !v.good()) return;
   check_distinct(v, "links", profile.links, [](const LinkSegment& segment) {
     return fmt::format("{} from {} bytes", segment.link_class, segment.from_bytes.value);
@@ -287,6 +371,11 @@ void describe(config::Visitor& v, Profile& profile) {
   });
   check_distinct(v, "storage", profile.storage, [](const StorageTime& time) {
     return fmt::format("{} {}", time.write ? "writing to" : "reading from", time.location);
+  });
+  check_distinct(v, "kernels", profile.kernels, [](const KernelModel& one) { return one.gpu; });
+  check_distinct(v, "collective_ways", profile.collective_ways, [](const CollectiveWay& way) {
+    return fmt::format("{} by {} {} over {}", way.collective, name_of(way.algorithm),
+                       name_of(way.protocol), way.link_class);
   });
   check_distinct(v, "phases", profile.phases, [](const PhaseTime& time) { return time.phase; });
 }

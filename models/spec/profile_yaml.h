@@ -25,6 +25,9 @@ void describe(config::Visitor& v, StorageTime& time);
 void describe(config::Visitor& v, PhaseTime& time);
 void describe(config::Visitor& v, LayerProfile& layers);
 void describe(config::Visitor& v, ModelLayers& model);
+void describe(config::Visitor& v, KernelModel::Product& product);
+void describe(config::Visitor& v, KernelModel& kernels);
+void describe(config::Visitor& v, CollectiveWay& way);
 void describe(config::Visitor& v, Profile& profile);
 
 }  // namespace orrery::ir

@@ -365,7 +365,9 @@ Topology::Topology(const Cluster& cluster, const ir::Profile& profile) : Topolog
 }
 
 void Topology::calibrate(const ir::Profile& profile) {
-  if (profile.links.empty() && profile.collectives.empty()) return;
+  if (profile.links.empty() && profile.collectives.empty() && profile.collective_ways.empty()) {
+    return;
+  }
   const auto all =
       std::make_shared<const std::map<std::string, LinkCalibration>>(link_calibrations(profile));
   std::vector<const LinkCalibration*> of_kind;

@@ -42,6 +42,19 @@ TEST(ScaleProfile, EveryProblemStandsWhereItWasAsked) {
   EXPECT_NE(problem_of(""), "");
 }
 
+TEST(FindProfile, TakesNamesOfTheLibraryAndPathsAndSuggestsNames) {
+  models::Library library;
+  library.profiles["today"] = "/library/profiles/today.yaml";
+  config::Diagnostics problems;
+  EXPECT_EQ(find_profile({"today", {}}, "", library, problems), "/library/profiles/today.yaml");
+  EXPECT_EQ(find_profile({"profiles/today.yaml", {}}, "models/library", library, problems),
+            "models/library/profiles/today.yaml");
+  EXPECT_TRUE(problems.empty());
+  EXPECT_EQ(find_profile({"toady", {"m.yaml", 3, 10}}, "here", library, problems), std::nullopt);
+  EXPECT_EQ(config::to_string(problems.problems().at(0)),
+            "m.yaml:3:10: no such profile file 'here/toady' (did you mean 'today'?)");
+}
+
 TEST(MeasuredPhases, StandForOptionsThatTheUserLeavesAlone) {
   ir::Profile profile;
   profile.phases = {{"detect", Seconds{3.5}, {}},

@@ -76,6 +76,7 @@ void bind_library(py::module_& m) {
     py::dict names;
     names["clusters"] = to_python(keys(all.clusters));
     names["models"] = to_python(keys(all.models));
+    names["profiles"] = to_python(keys(all.profiles));
     names["gpus"] = to_python(all.gpus);
     names["links"] = to_python(all.links);
     return names;
@@ -98,7 +99,9 @@ void bind_job_and_plan(py::module_& m) {
   });
   m.def("plan_yaml", &models::dump_plan);
   m.def("plan_hash", &models::plan_hash);
-  m.def("load_profile", [](const std::string& path) {
+  m.def("load_profile", [](const std::string& name) {
+    const auto known = library().profiles.find(name);
+    const std::string& path = known == library().profiles.end() ? name : known->second;
     return checked([&](auto& problems) { return models::load_profile(path, problems); });
   });
   m.def("profile_from", [](const py::dict& tree) {

@@ -4,6 +4,7 @@
 
 #include "models/check/validate.h"
 #include "models/cost/collective.h"
+#include "models/cost/kernels.h"
 #include "models/cost/memory.h"
 #include "models/cost/mfu.h"
 #include "models/cost/pricer.h"
@@ -203,6 +204,83 @@ void bind_topology(py::module_& m) {
       });
 }
 
+/// ValueError where the kernels do not know the number format.
+ir::Dtype known_dtype(const models::Kernels& at, ir::Dtype dtype) {
+  if (!at.computes(dtype) || !at.computes(ir::Dtype::bf16)) {
+    throw py::value_error(std::string("the kernels of ") + at.model().gpu +
+                          " have no products in " +
+                          ir::name_of(at.computes(dtype) ? ir::Dtype::bf16 : dtype));
+  }
+  return dtype;
+}
+
+void bind_kernels(py::module_& m) {
+  using models::Kernels;
+  py::class_<Kernels>(m, "Kernels",
+                      "Times of blocks by the shapes of their kernels on one GPU type: "
+                      "Kernels(model, memory_bandwidth) [models/cost/kernels.h].")
+      .def(py::init([](const ir::KernelModel& model, double memory_bandwidth) {
+        return Kernels(model, BytesPerSecond{memory_bandwidth});
+      }))
+      .def(
+          "model", [](const Kernels& at) { return at.model(); }, "What the profile says of them.")
+      .def(
+          "product",
+          [](const Kernels& at, double m, double n, double k, ir::Dtype dtype, double batch) {
+            return at.product(m, n, k, known_dtype(at, dtype), batch).value;
+          },
+          py::arg("m"), py::arg("n"), py::arg("k"), py::arg("dtype"), py::arg("batch") = 1.0,
+          "Seconds of `batch` products of m x k by k x n.")
+      .def(
+          "streaming", [](const Kernels& at, double bytes) { return at.streaming(bytes).value; },
+          py::arg("bytes"), "Seconds of kernels that move this many bytes through memory.")
+      .def(
+          "linear",
+          [](const Kernels& at, double m, double n, double k,
+             const models::KernelDegrees& degrees) {
+            known_dtype(at, degrees.products);
+            return at.linear(m, n, k, degrees);
+          },
+          "Both passes of a weight matrix of k x n on m rows.")
+      .def(
+          "attention",
+          [](const Kernels& at, const models::KernelLayer& layer,
+             const models::KernelDegrees& degrees) {
+            known_dtype(at, degrees.products);
+            return at.attention(layer, degrees);
+          },
+          "Both passes of a layer's attention.")
+      .def(
+          "layer",
+          [](const Kernels& at, const models::KernelLayer& layer,
+             const models::KernelDegrees& degrees) {
+            known_dtype(at, degrees.products);
+            return at.layer(layer, degrees);
+          },
+          "Both passes of a layer.")
+      .def(
+          "embedding",
+          [](const Kernels& at, int hidden, const models::KernelDegrees& degrees) {
+            return at.embedding(hidden, degrees);
+          },
+          "Both passes of an embedding.")
+      .def(
+          "head",
+          [](const Kernels& at, int hidden, int vocabulary, const models::KernelDegrees& degrees) {
+            known_dtype(at, degrees.products);
+            return at.head(hidden, vocabulary, degrees);
+          },
+          "Both passes of the head.")
+      .def(
+          "optimizer",
+          [](const Kernels& at, double parameters, const models::StateBytes& bytes) {
+            return at.optimizer(parameters, bytes).value;
+          },
+          "Seconds of a step over so many parameters.");
+  m.def("kernel_layer", &models::kernel_layer, py::arg("shape"), py::arg("kind"),
+        "The layer that a ModelShape describes, of kind transformer or moe.");
+}
+
 void bind_plan_parts(py::module_& m) {
   m.def("plan_devices", [](const ir::Plan& plan) { return ir::devices_of(plan); });
   m.def("working_devices", [](const ir::Plan& plan) { return ir::working_devices(plan); });
@@ -267,6 +345,7 @@ void check_program(const ir::Program& program, const models::Cluster& cluster,
 void bind_models(py::module_& m) {
   bind_context(m);
   bind_topology(m);
+  bind_kernels(m);
   bind_plan_parts(m);
 }
 

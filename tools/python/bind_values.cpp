@@ -1,6 +1,7 @@
 // The values of the contracts as records: plans, programs, run logs, profiles, clusters, workloads,
 // jobs, traces, recovery decisions.
 #include "models/cost/collective.h"
+#include "models/cost/kernels.h"
 #include "models/cost/memory.h"
 #include "models/cost/pricer.h"
 #include "models/interfaces/names.h"
@@ -129,9 +130,16 @@ void bind_profile(py::module_& m) {
                 micro_batch_size, layer_ms, layer_mb, forward_backward_ms);
   ORRERY_RECORD(m, ir::ModelLayers, "One model in a profile of layers.", model, parameter_bytes,
                 optimizer_ms, batch_generator_ms, profiles, provenance);
+  using ProductRate = ir::KernelModel::Product;
+  ORRERY_RECORD(m, ProductRate, "Matrix products in one number format.", dtype, best, share);
+  ORRERY_RECORD(m, ir::KernelModel, "What the kernels of a GPU type reach.", gpu, multiprocessors,
+                products, attention, memory, gap, unaligned, routing, provenance);
+  ORRERY_RECORD(m, ir::CollectiveWay, "An algorithm and protocol of a communication library.",
+                link_class, collective, algorithm, protocol, start, step, channels,
+                channel_bandwidth, provenance);
   ORRERY_RECORD(m, ir::Profile, "Measured or published numbers about GPUs and links.", name,
                 block_times, efficiencies, links, collectives, memory, pass_overheads, optimizers,
-                storage, phases, model_layers);
+                storage, phases, model_layers, kernels, collective_ways);
 }
 
 void bind_cluster(py::module_& m) {
@@ -205,7 +213,16 @@ void bind_judgment(py::module_& m) {
   ORRERY_RECORD(m, models::LowerOptions, "How a plan becomes a program.", collapsed, seed);
   ORRERY_RECORD(m, models::BlockQuery, "Which pass over which block a price is asked for.",
                 gpu_type, block, pass, tensor_parallel, sequence_degree, samples, recompute,
-                expert_parallel);
+                expert_parallel, sequence_parallel);
+  ORRERY_RECORD(m, models::KernelProjection, "A weight matrix of attention.", rows, columns, split);
+  ORRERY_RECORD(m, models::KernelLayer, "What the kernels of a layer compute.", hidden, heads,
+                projections, query_width, value_width, kv_heads, ffn, gated, experts, top_k,
+                expert_ffn, load, window, unfused, norms, scan);
+  ORRERY_RECORD(m, models::KernelDegrees, "How a block is divided, and in which numbers.", sequence,
+                samples, tensor_parallel, context_parallel, expert_parallel, products, causal,
+                sequence_parallel, accumulates);
+  ORRERY_RECORD(m, models::KernelTimes, "Seconds of the passes of a block.", forward, backward,
+                backward_weight, attention);
   ORRERY_RECORD(m, models::SegmentMemory, "Memory per device of a segment's group, in bytes.",
                 parameters, gradients, optimizer_states, activations_per_micro_batch, recomputed,
                 recomputed_kept, logits, communication);

@@ -3,7 +3,6 @@
 parameters on up to 384 A100 under Megatron-DeepSpeed (README.md). `predict.py --help`."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -11,7 +10,7 @@ import errors  # noqa: E402
 import orrery  # noqa: E402
 import tables  # noqa: E402
 from today import memory, rows, study  # noqa: E402
-from today.kernels import usual_layer  # noqa: E402
+from today.models import usual_layer  # noqa: E402
 from today.runs import Model  # noqa: E402
 
 TARGET_TIME, TARGET_MEMORY = 0.07, 0.05
@@ -30,7 +29,7 @@ def bloom(row):
         head_dim=hidden // heads, ffn=4 * hidden, vocabulary=row.count("vocabulary"))
     tp = row.count("tensor_parallel")
     shape = shape.replace(vocabulary=-(-shape.vocabulary // (128 * tp)) * 128 * tp)
-    return Model(shape, (replace(usual_layer(shape), unfused=True),))
+    return Model(shape, (usual_layer(shape).replace(unfused=True),))
 
 
 def read_row(row):
@@ -73,7 +72,7 @@ def read_v100(row):
         layers=layers, hidden=hidden, heads=heads, kv_heads=heads, head_dim=hidden // heads,
         ffn=4 * hidden, vocabulary=-(-50257 // (128 * tp)) * 128 * tp)
     run = rows.run_of(row, set="V100", gpu="V100-JZ", recompute="full", sequence_parallel=False,
-                      model=Model(shape, (replace(usual_layer(shape), unfused=True),)),
+                      model=Model(shape, (usual_layer(shape).replace(unfused=True),)),
                       sharded={"0": "none", "1": "optimizer", "3": "all"}[row.text("zero")],
                       scored=not row.text("offload"))
     run.facts["exposed"] = 1.0

@@ -10,7 +10,7 @@ import errors  # noqa: E402
 import orrery  # noqa: E402
 import tables  # noqa: E402
 from today import rows, study  # noqa: E402
-from today.kernels import usual_layer  # noqa: E402
+from today.models import usual_layer  # noqa: E402
 from today.runs import Model  # noqa: E402
 
 LARGEST_FITTED = 768

@@ -18,31 +18,29 @@ TARGET = 0.10
 NODE = 8
 # How a node of eight reduces. NCCL takes whichever is shortest: messages with flags instead of
 # fences (LL, LL128), early to start and narrow, or sums in the switch (NVLS), late to start and
-# wide. Seconds and bytes/s of the whole message. [NCCL, tuning.cc: that it chooses by the least of
-# latency + bytes / bandwidth]
+# wide. Seconds and bytes/s of the whole message. [NVIDIA/nccl, src/graph/tuning.cc]
 NAMES = ["flags_start", "flags_bandwidth", "switch_start", "switch_bandwidth"]
 UNITS = ["s", "B/s", "s", "B/s"]
 START = [15e-6, 70e9, 60e-6, 250e9]
-
-
-def node_time(point, size):
-    flags_start, flags, switch_start, switch = point
-    return min(flags_start + size / flags, switch_start + size / switch)
+CHANNELS = 16
+# Of the time of a short message: NCCL's tuner counts 6.6 us, and 0.6 us for each step by LL.
+STEPS = 2 * (NODE - 1)
+OF_STEPS = STEPS * 0.6 / (6.6 + STEPS * 0.6)
 
 
 def profile(point):
-    """The choice as a profile, so that every simulation of such nodes makes it: the ring over a
-    node takes 2 (p - 1) steps of a p-th each, whose times change where the choice does."""
+    """The choice as a profile, so that every simulation of such nodes makes it."""
     flags_start, flags, switch_start, switch = point
-    steps = 2 * (NODE - 1)
-    change = (switch_start - flags_start) / (1 / flags - 1 / switch)
-    return orrery.Profile(name="nccl_h100", links=[
-        orrery.LinkSegment(link_class="nvlink4", from_bytes=start, latency=latency / steps,
-                           bandwidth=bandwidth * steps / NODE,
-                           provenance=orrery.Provenance(source="nccl-tests, DGX H100",
-                                                        machine="H100"))
-        for start, latency, bandwidth in ((0, flags_start, flags),
-                                          (change / NODE, switch_start, switch))])
+    source = orrery.Provenance(source="nccl-tests on one DGX H100, fitted by "
+                                      "experiments/validation/nccl", machine="H100")
+    way = orrery.CollectiveWay(link_class="nvlink4", collective="all_reduce", channels=CHANNELS,
+                               provenance=source)
+    return orrery.Profile(name="nccl_h100", collective_ways=[
+        way.replace(algorithm="ring", protocol="ll", start=flags_start * (1 - OF_STEPS),
+                    step=flags_start * OF_STEPS / STEPS,
+                    channel_bandwidth=flags * STEPS / NODE / CHANNELS),
+        way.replace(algorithm="nvls", protocol="simple", start=switch_start,
+                    channel_bandwidth=switch * (NODE + 1) / NODE / CHANNELS)])
 
 
 def cluster(nodes):
@@ -55,10 +53,15 @@ def cluster(nodes):
                                  "host_memory": {"capacity": "2 TiB", "bandwidth": 200e9}}]})
 
 
-def reduce_time(nodes, size, made=None):
-    """Rings, through all adapters where there are several nodes, in the library's closed form."""
-    return orrery.Topology(cluster(nodes), made).collective_time(
-        "all_reduce", "ring", range(NODE * nodes), size)
+CLUSTERS = {nodes: cluster(nodes) for nodes in (1, 2)}
+
+
+def reduce_times(rows, made=None):
+    """Of each row, in the library's closed form: the fastest way inside a node, rings through all
+    adapters where there are several."""
+    topologies = {nodes: orrery.Topology(one, made) for nodes, one in CLUSTERS.items()}
+    return [topologies[row["nodes"]].collective_time(
+        "all_reduce", "ring", range(NODE * row["nodes"]), row["size"]) for row in rows]
 
 
 def bus_bandwidth(seconds, row):
@@ -84,10 +87,10 @@ def fit_node(rows):
                       most=[value * 5 for value in START], iterations=30)
 
     def model(points):
-        return [[node_time(point, row["size"]) for row in rows] for point in points]
+        return [reduce_times(rows, profile(point)) for point in points]
 
     found = fit.fit_rows(measured, space, model)
-    left_out = [node_time(fit.point_without(found, place, space), row["size"]) / real - 1
+    left_out = [reduce_times([row], profile(fit.point_without(found, place, space)))[0] / real - 1
                 for place, (row, real) in enumerate(zip(rows, measured))]
     return found.point, left_out
 
@@ -108,12 +111,12 @@ def main():
     fitting = [row for row in rows if row["fitted"]]
     point, left_out = fit_node(fitting)
     made = profile(point)
-    seconds = {row["id"]: reduce_time(row["nodes"], row["size"], made) for row in rows}
+    seconds = {row["id"]: time for row, time in zip(rows, reduce_times(rows, made))}
     unseen = {row["id"]: 1e-6 * row["measured"] / seconds[row["id"]] - 1 for row in rows}
     out = {row["id"]: 1 / (1 + error) - 1 for row, error in zip(fitting, left_out)}
     large = [row for row in rows if row["size"] >= LARGE]
-    plain = {row["id"]: 1e-6 * row["measured"] / reduce_time(row["nodes"], row["size"]) - 1
-             for row in large}
+    plain = {row["id"]: 1e-6 * row["measured"] / time - 1
+             for row, time in zip(large, reduce_times(large))}
     sets = dict.fromkeys(row["set"] for row in rows if not row["fitted"])
     table = [line(f"{name}, from 1 MiB", [row for row in large if row["set"] == name], unseen)
              for name in sets]

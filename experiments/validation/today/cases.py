@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 import orrery
-from today import kernels
+from today.gpus import GPUS, kernels_of
 from today.runs import DECLARED, chunk_layers
 
 BUCKETS = 8  # of a rank's gradients and weights that travel one after the other (assumed)
@@ -41,7 +41,7 @@ def schedule_of(run):
 
 
 def fold_of(run):
-    width, domain = run.tp * run.cp, kernels.GPUS[run.gpu].domain
+    width, domain = run.tp * run.cp, GPUS[run.gpu].domain
     per_node = max(1, domain // width)  # replicas on a node
     if run.dp > per_node:
         return Fold(2, min(width, domain), per_node)
@@ -50,7 +50,7 @@ def fold_of(run):
 
 
 def make_cluster(run, gpus, size):
-    gpu = kernels.GPUS[run.gpu]
+    gpu = GPUS[run.gpu]
     library = orrery.library()
     nodes = [orrery.Node(name=f"n{n}", gpu_types=[0] * size,
                          domains=[orrery.LinkDomain(members=list(range(size)), link=gpu.scale_up)],
@@ -166,7 +166,7 @@ def shorten(run, built, parameters):
 def later_steps(run, fold, members, most):
     """Bytes that take as long as the latencies of the steps that a ring of `members` has less than
     one of `most`, at the rate of the edge between two of them."""
-    gpu, links = kernels.GPUS[run.gpu], orrery.library()["links"]
+    gpu, links = GPUS[run.gpu], orrery.library()["links"]
     far, near = links[gpu.network], links[gpu.scale_up]
     if fold.rings == 1 and run.dp == fold.replicas:
         return 0.0
@@ -182,14 +182,15 @@ def exposed_context(run, parameters):
     et al. 2023, 3]."""
     if run.cp == 1:
         return 1.0
-    gpu, links = kernels.GPUS[run.gpu], orrery.library()["links"]
+    gpu, links = GPUS[run.gpu], orrery.library()["links"]
     shape = run.model.shape
     link = links[gpu.network if run.tp * run.cp > gpu.domain else gpu.scale_up]
     moved = (2 * 2.0 * run.micro_batch * run.sequence * shape.kv_heads * shape.head_dim / run.tp *
              (run.cp - 1) / run.cp)
     exchange = moved / (link.bandwidth * link.efficiency)
-    at = kernels.Degrees(run.sequence, run.micro_batch, run.tp, run.cp)
-    attention = device_for(run.gpu, parameters).attention(run.model.layers[0], at).forward
+    at = orrery.KernelDegrees(sequence=run.sequence, samples=run.micro_batch,
+                              tensor_parallel=run.tp, context_parallel=run.cp)
+    attention = kernels_of(run.gpu, parameters).attention(run.model.layers[0], at).forward
     return parameters["exposed_context"] + max(0.0, 1 - attention / exchange)
 
 
@@ -198,7 +199,7 @@ def exposed_gathers(run, built, parameters):
     and as all rings of a node carry them."""
     if run.sharded != "all":
         return 1.0
-    gpu, links = kernels.GPUS[run.gpu], orrery.library()["links"]
+    gpu, links = GPUS[run.gpu], orrery.library()["links"]
     members = run.dp * run.cp
     link = links[gpu.network if built.fold.rings > 1 or run.gpus > gpu.domain else gpu.scale_up]
     ring = (members - 1) / members / built.fold.rings
@@ -213,14 +214,12 @@ def exposed_gathers(run, built, parameters):
     return (parameters["exposed_gathers"] + max(0.0, 1 - passes / gather)) * ring / lowered
 
 
-def device_for(gpu, parameters):
-    """One GPU of this name with what the parameters say of it."""
-    known = kernels.GPUS[gpu]
-    low = parameters["low_products"]
-    return kernels.Device(known, orrery.library()["gpus"][known.library].memory_bandwidth,
-                          {"bf16": parameters["products"], "fp8": low, "fp4": low},
-                          parameters["attention"], parameters["memory"], parameters["gap"],
-                          parameters["unaligned"], parameters["routing"])
+def degrees_of(run):
+    return orrery.KernelDegrees(
+        sequence=run.sequence, samples=run.micro_batch, tensor_parallel=run.tp,
+        context_parallel=run.cp, expert_parallel=run.ep, products=run.precision,
+        causal=run.model.shape.causal, sequence_parallel=run.sequence_parallel,
+        accumulates=run.micro_batches > 1)
 
 
 class Prices:
@@ -233,19 +232,21 @@ class Prices:
         self.slowdown = parameters["slowdown"]
         self.replicas_left = run.dp / replicas
         self.state_bytes = state_bytes
-        device = device_for(run.gpu, parameters)
-        self.device = device
-        at = kernels.Degrees(run.sequence, run.micro_batch, run.tp, run.cp, run.ep, run.precision,
-                             run.model.shape.causal, run.sequence_parallel, run.micro_batches > 1)
-        model = run.model
-        self.layers = [kernels.layer_times(layer, at, device) +
-                       experts_exchange(run, layer, at, parameters) for layer in model.layers]
-        self.layers = [launched(times, parameters["host"]) if layer.experts else times
-                       for times, layer in zip(self.layers, model.layers)]
-        shape = model.shape
-        self.ends = {0: kernels.embedding_times(shape.hidden, shape.vocabulary, at, device),
-                     shape.layers + 1: kernels.head_times(shape.hidden, shape.vocabulary, at,
-                                                          device)}
+        self.kernels = kernels_of(run.gpu, parameters)
+        at = degrees_of(run)
+        self.layers = []
+        for layer in run.model.layers:
+            times = self.kernels.layer(layer, at)
+            if layer.experts:
+                exchange = experts_exchange(run, layer, parameters)
+                # A pass takes at least what the host needs to launch its kernels.
+                times = times.replace(
+                    forward=max(times.forward + exchange, parameters["host"]),
+                    backward=max(times.backward + exchange, parameters["host"]))
+            self.layers.append(times)
+        shape = run.model.shape
+        self.ends = {0: self.kernels.embedding(shape.hidden, at),
+                     shape.layers + 1: self.kernels.head(shape.hidden, shape.vocabulary, at)}
         # What hidden gradient and weight traffic takes from compute, spread over all passes, and
         # what the slowest GPU takes longer than the average one.
         self.slowdown *= 1.0 + parameters["exposed_gradients"] * hidden_share(run, self.layers)
@@ -274,32 +275,29 @@ class Prices:
             parameters = op.bytes / self.state_bytes
             if self.run.sharded != "none":
                 parameters /= self.replicas_left
-            return kernels.optimizer_time(parameters, self.device, self.run.weight_bytes)
+            return self.kernels.optimizer(parameters, orrery.StateBytes(
+                weight=self.run.weight_bytes, gradient=4, master=4, moments=8))
         segment = self.segments[op.segment]
         return sum(self.pass_time(number, op.kind == "backward", segment.recompute)
                    for number in range(segment.first_block, segment.last_block + 1))
 
 
-def experts_exchange(run, layer, at, parameters):
-    """Dispatch and combine of a layer of experts: each token's routed copies go to other ranks and
-    back; those that leave the scale-up domain through a NIC [Lepikhin et al. 2020, 3.2]."""
-    if layer.experts == 0 or run.ep == 1:
-        return kernels.Times()
-    gpu = kernels.GPUS[run.gpu]
+def experts_exchange(run, layer, parameters):
+    """Seconds of dispatch and combine around a layer of experts: each token's routed copies go to
+    other ranks and back; those that leave the scale-up domain through a NIC [Lepikhin et al. 2020,
+    3.2]."""
+    if run.ep == 1:
+        return 0.0
+    gpu = GPUS[run.gpu]
     links = orrery.library()["links"]
     inside = min(run.ep, max(1, gpu.domain // (run.tp * run.cp)))
-    sent = 2.0 * at.tokens / run.tp * layer.hidden * layer.top_k
+    tokens = float(run.micro_batch) * run.sequence / run.cp
+    sent = 2.0 * tokens / run.tp * layer.hidden * layer.top_k
     local, far = (inside - 1) / run.ep, (run.ep - inside) / run.ep
     up, nic = links[gpu.scale_up], links[gpu.network]
     one = max(sent * local / (up.bandwidth * up.efficiency),
               sent * far / (nic.bandwidth * nic.efficiency)) + up.latency
-    time = 2 * one * parameters["exposed_experts"]
-    return kernels.Times(time, time)
-
-
-def launched(times, host):
-    """Passes of a layer that take at least what the host needs to launch their kernels."""
-    return kernels.Times(max(times.forward, host), max(times.backward, host), times.attention)
+    return 2 * one * parameters["exposed_experts"]
 
 
 def replica_traffic(run):
@@ -308,7 +306,7 @@ def replica_traffic(run):
     members = run.dp * run.cp
     if members == 1 or run.frozen:
         return 0.0
-    gpu, links = kernels.GPUS[run.gpu], orrery.library()["links"]
+    gpu, links = GPUS[run.gpu], orrery.library()["links"]
     fold = fold_of(run)
     link = links[gpu.network if fold.rings > 1 or members * run.tp > gpu.domain
                  else gpu.scale_up]
@@ -370,7 +368,7 @@ def collectives_of_layer(run, parameters):
     what estimate() needs to know of how the step changes with `exposed`."""
     if run.tp == 1:
         return 0.0
-    up = orrery.library()["links"][kernels.GPUS[run.gpu].scale_up]
+    up = orrery.library()["links"][GPUS[run.gpu].scale_up]
     output = 2.0 * run.sequence / run.cp * run.model.shape.hidden * run.micro_batch
     return (4 * (run.tp - 1) / run.tp * output / (up.bandwidth * up.efficiency) +
             4 * (run.tp - 1) * up.latency) * parameters["exposed"]

@@ -1,10 +1,7 @@
 """Models of the published tables by name: shapes from models/library, and what kernels need beyond
 them (latent attention, shared experts, layers that differ)."""
 
-from dataclasses import replace
-
 import orrery
-from today.kernels import Layer, usual_layer
 from today.runs import Model
 
 # Models of other sizes than the library's, as changes to one of it.
@@ -16,21 +13,32 @@ VARIANTS = {
 }
 
 
+def usual_layer(shape):
+    """The layer of a ModelShape: attention with grouped queries, dense or of experts."""
+    return orrery.kernel_layer(shape, "moe" if shape.experts else "transformer")
+
+
+def matrices(*projections):
+    return [orrery.KernelProjection(rows=rows, columns=columns, split=split)
+            for rows, columns, split in projections]
+
+
 def deepseek_v3():
     """[DeepSeek-AI 2024, DeepSeek-V3 Technical Report, 4.2]. The shape that messages and parameters
     are counted from stands for latent attention and the shared expert by grouped queries with as
     many parameters."""
     hidden, heads = 7168, 128
-    layer = Layer(hidden=hidden, heads=heads,
-                  projections=((hidden, 1536 + 512 + 64, ""), (1536, heads * (128 + 64), "columns"),
-                               (512, heads * (128 + 128), "columns"),
-                               (heads * 128, hidden, "rows")),
-                  query_width=192, value_width=128, kv_heads=heads, ffn=2048, gated=True,
-                  experts=256, top_k=8, expert_ffn=2048)
+    layer = orrery.KernelLayer(
+        hidden=hidden, heads=heads,
+        projections=matrices((hidden, 1536 + 512 + 64, "none"),
+                             (1536, heads * (128 + 64), "columns"),
+                             (512, heads * (128 + 128), "columns"), (heads * 128, hidden, "rows")),
+        query_width=192, value_width=128, kv_heads=heads, ffn=2048, gated=True, experts=256,
+        top_k=8, expert_ffn=2048)
     shape = orrery.load_shape("qwen3_235b_a22b").replace(
         name="deepseek_v3", layers=61, hidden=hidden, heads=heads, kv_heads=1, head_dim=125,
         ffn=2048, vocabulary=129280, experts=256, top_k=8)
-    dense = replace(layer, experts=0, top_k=0, expert_ffn=0, ffn=18432)
+    dense = layer.replace(experts=0, top_k=0, expert_ffn=0, ffn=18432)
     return Model(shape, (layer, dense), (1,) * 3 + (0,) * 58)
 
 
@@ -38,10 +46,11 @@ def kimi_k2():
     """[Kimi Team 2025, Kimi K2, Table 2]: DeepSeek-V3's layer with 384 experts and 64 heads."""
     base = deepseek_v3()
     layer, heads, hidden = base.layers[0], 64, 7168
-    layer = replace(layer, heads=heads, kv_heads=heads, experts=384,
-                    projections=((hidden, 1536 + 512 + 64, ""), (1536, heads * 192, "columns"),
-                                 (512, heads * 256, "columns"), (heads * 128, hidden, "rows")))
-    dense = replace(layer, experts=0, top_k=0, expert_ffn=0, ffn=18432)
+    layer = layer.replace(
+        heads=heads, kv_heads=heads, experts=384,
+        projections=matrices((hidden, 1536 + 512 + 64, "none"), (1536, heads * 192, "columns"),
+                             (512, heads * 256, "columns"), (heads * 128, hidden, "rows")))
+    dense = layer.replace(experts=0, top_k=0, expert_ffn=0, ffn=18432)
     shape = base.shape.replace(name="kimi_k2", experts=384, heads=heads, head_dim=160,
                                vocabulary=163840)
     return Model(shape, (layer, dense), (1,) + (0,) * 60)
@@ -55,8 +64,8 @@ def llama4_maverick():
         name="llama4_maverick", layers=48, hidden=5120, heads=40, kv_heads=8, head_dim=128,
         ffn=4096, vocabulary=202048, experts=128, top_k=1)
     plain = usual_layer(shape)
-    moe = replace(plain, ffn=8192, expert_ffn=8192)
-    dense = replace(plain, ffn=16384, experts=0, top_k=0, expert_ffn=0)
+    moe = plain.replace(ffn=8192, expert_ffn=8192)
+    dense = plain.replace(ffn=16384, experts=0, top_k=0, expert_ffn=0)
     return Model(shape, (dense, moe), (0, 1) * 24)
 
 
@@ -64,28 +73,27 @@ def gpt_oss():
     """gpt-oss 120B: every other layer attends to 128 tokens only."""
     shape = orrery.load_shape("gpt_oss_120b")
     layer = usual_layer(shape)
-    return Model(shape, (replace(layer, window=128), layer), (0, 1) * 18)
+    return Model(shape, (layer.replace(window=128), layer), (0, 1) * 18)
 
 
 def mamba(hidden, inner, groups, state, heads):
     """A Mamba-2 layer: one projection in, one out, and a scan that is bound by memory [Dao and Gu
     2024, 7]."""
-    return Layer(hidden=hidden, heads=0, kv_heads=0, query_width=0, value_width=0, ffn=0,
-                 gated=False, norms=1, scan=inner + 2 * groups * state,
-                 projections=((hidden, 2 * inner + 2 * groups * state + heads, "columns"),
-                              (inner, hidden, "rows")))
+    return orrery.KernelLayer(
+        hidden=hidden, gated=False, norms=1, scan=inner + 2 * groups * state,
+        projections=matrices((hidden, 2 * inner + 2 * groups * state + heads, "columns"),
+                             (inner, hidden, "rows")))
 
 
 def nemotron_h_56b():
     """[NVIDIA 2025, Nemotron-H, 2.1]: 54 Mamba-2, 54 feed-forward and 10 attention layers. Where
     the attention layers lie is not counted; the shape's layers have as many parameters."""
     hidden, ffn, heads = 8192, 32768, 64
-    attention = Layer(hidden=hidden, heads=heads, kv_heads=8, query_width=128, value_width=128,
-                      ffn=0, gated=False, norms=1,
-                      projections=((hidden, (heads + 16) * 128, "columns"),
-                                   (heads * 128, hidden, "rows")))
-    feed = Layer(hidden=hidden, heads=0, kv_heads=0, query_width=0, value_width=0, ffn=ffn,
-                 gated=False, norms=1, projections=())
+    attention = orrery.KernelLayer(
+        hidden=hidden, heads=heads, kv_heads=8, query_width=128, value_width=128, gated=False,
+        norms=1, projections=matrices((hidden, (heads + 16) * 128, "columns"),
+                                      (heads * 128, hidden, "rows")))
+    feed = orrery.KernelLayer(hidden=hidden, ffn=ffn, gated=False, norms=1)
     shape = orrery.load_shape("nemotron4_15b").replace(
         name="nemotron_h_56b", layers=118, hidden=hidden, heads=64, kv_heads=8, head_dim=128,
         ffn=19504, vocabulary=131072)
@@ -107,7 +115,7 @@ def stand_in(name, layers, hidden, active, total, heads, kv_heads, vocabulary):
     shape = orrery.load_shape("qwen3_30b_a3b").replace(
         name=name, layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=expert,
         vocabulary=vocabulary, experts=128, top_k=8)
-    return Model(shape, (replace(usual_layer(shape), ffn=shared),))
+    return Model(shape, (usual_layer(shape).replace(ffn=shared),))
 
 
 # Layers, hidden, active and total parameters, heads, kv heads, vocabulary: names and model cards;
@@ -126,7 +134,7 @@ SPECIAL = {"deepseek_v3": deepseek_v3, "kimi_k2": kimi_k2, "llama4_maverick": ll
 def packed(made, tokens):
     """The same on sequences packed from documents of so many tokens, each of which attends to
     itself alone."""
-    return Model(made.shape, tuple(replace(layer, window=tokens // 2) for layer in made.layers),
+    return Model(made.shape, tuple(layer.replace(window=tokens // 2) for layer in made.layers),
                  made.order)
 
 

@@ -6,14 +6,14 @@ hold for all rows of a study, GPU type by GPU type or software by software as th
 
 from dataclasses import dataclass, field
 
-from today.kernels import GPUS
+from today.gpus import GPUS
 
 
 @dataclass(frozen=True)
 class Model:
     """A model with what the kernels need to know beyond a ModelShape."""
     shape: object  # orrery.ModelShape, for parameters and messages
-    layers: tuple  # kinds of layers, kernels.Layer
+    layers: tuple  # kinds of layers, orrery.KernelLayer
     order: tuple = ()  # of each layer its kind; none: all are of the first
 
     def kind(self, number):
@@ -27,7 +27,7 @@ class Run:
     id: str
     set: str  # rows whose errors are counted together
     model: Model
-    gpu: str  # of kernels.GPUS
+    gpu: str  # of GPUS
     gpus: int
     sequence: int  # tokens
     global_batch: int  # sequences

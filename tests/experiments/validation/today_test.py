@@ -6,13 +6,13 @@ a run change its time?"""
 import importlib.util
 import random
 import unittest
-from dataclasses import replace
 
 import support
 import errors
 import orrery
 import tables
-from today import cases, jitter, kernels, memory
+from today import cases, jitter, memory, study
+from today.gpus import GPUS, KERNELS, kernels_of
 from today.models import model
 from today.runs import DECLARED, Run, chunk_layers
 
@@ -60,48 +60,33 @@ def toy(**more):
                    "virtual_stages": 2} | more))
 
 
-def device(**more):
-    return kernels.Device(**({"gpu": kernels.GPUS["A100"], "bandwidth": 2e12,
-                              "product_share": {"bf16": 1.0}, "attention_share": 1.0,
-                              "memory_share": 1.0, "gap": 0.0} | more))
-
-
 class Kernels(unittest.TestCase):
-    def test_a_product_that_needs_one_more_wave_takes_longer_than_its_flops_say(self):
-        one = device()
-        full = one.product(128 * 108, 256, 8192)  # 108 tiles of 128 x 256: one wave
-        over = one.product(128 * 109, 256, 8192)
-        self.assertGreater(over / full, 1.2)
-        self.assertLess(one.product(128 * 216, 256, 8192) / full, 2.01)
+    def test_the_library_has_what_dgxc_gave(self):
+        """What models/library/profiles/today.yaml says of kernels are the parameters that the
+        studies start from."""
+        found = study.read_parameters(support.VALIDATION / "mlperf" / "parameters_of_dgxc.csv",
+                                      tables.Problems())
+        like = {"H200": "H100", "B200": "GB200", "B300": "GB200", "GB300": "GB200"}
+        for gpu, known in GPUS.items():
+            with self.subTest(gpu):
+                values = DECLARED | study.taken_from(found, like.get(gpu, gpu))
+                self.assertEqual(kernels_of(gpu, values).model(), KERNELS[known.library])
 
-    def test_time_is_never_below_peak_and_memory(self):
-        one = device()
-        for m, n, k in ((128, 128, 128), (4096, 4096, 64), (1, 8192, 8192), (8192, 8192, 8192)):
-            time = one.product(m, n, k)
-            self.assertGreaterEqual(time, 2.0 * m * n * k / 271e12)
-            self.assertGreaterEqual(time, 2.0 * (m * k + k * n + m * n) / 2e12)
+    def test_latent_attention_has_its_own_projections(self):
+        at = orrery.KernelDegrees(sequence=4096, tensor_parallel=8)
+        kernels = kernels_of("H100", DECLARED)
+        layer = model("deepseek_v3").layers[0]
+        alone = layer.replace(projections=[], experts=0, ffn=0)
+        sums = [kernels.linear(4096, *divided, at).forward
+                for divided in ((1536 + 512 + 64, 7168), (128 * 192 / 8, 1536),
+                                (128 * 256 / 8, 512), (7168, 128 * 128 / 8))]
+        both = layer.replace(experts=0, ffn=0)
+        self.assertAlmostEqual(kernels.layer(both, at).forward,
+                               kernels.layer(alone, at).forward + sum(sums), delta=1e-12)
 
-    def test_heads_that_are_no_multiple_of_sixteen_bytes_are_slow(self):
-        at = kernels.Degrees(2048, 1, tp=8)
-
-        def attention(hidden, heads):
-            layer = kernels.Layer(hidden=hidden, heads=heads, projections=(), ffn=0, gated=False,
-                                  query_width=hidden // heads, value_width=hidden // heads,
-                                  kv_heads=heads, unfused=True)
-            return device(unaligned=0.3).attention(layer, at).forward
-
-        # BLOOM: 150 elements against 144.
-        self.assertGreater(attention(14400, 96) / attention(13824, 96), 1.4)
-        self.assertLess(attention(14400, 90) / attention(14400, 100), 1.05)
-
-    def test_fp8_pays_for_its_casts(self):
-        at = kernels.Degrees(4096, 1, precision="fp8")
-        fast = kernels.Device(**{**device().__dict__, "gpu": kernels.GPUS["H100"],
-                                 "product_share": {"bf16": 1.0, "fp8": 1.0}})
-        low = fast.linear(4096, 8192, 8192, at)
-        high = fast.linear(4096, 8192, 8192, replace(at, precision="bf16"))
-        self.assertLess(low.forward, high.forward)
-        self.assertGreater(low.forward, high.forward * 795 / 1403)
+    def test_numbers_that_kernels_do_not_know_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "no products in fp8"):
+            kernels_of("A100", DECLARED).product(128, 128, 128, "fp8")
 
 
 class Cases(unittest.TestCase):
@@ -122,7 +107,7 @@ class Cases(unittest.TestCase):
         run = toy(gpus=128, global_batch=8 * 8)
 
         def all_of(run):
-            return cases.Fold(run.dp, kernels.GPUS[run.gpu].domain, 1)
+            return cases.Fold(run.dp, GPUS[run.gpu].domain, 1)
 
         two = cases.simulate_part(run, run.micro_batches, DECLARED).iteration_time
         known, cases.fold_of = cases.fold_of, all_of
@@ -201,17 +186,18 @@ class GoldenMemory(unittest.TestCase):
 class Nccl(unittest.TestCase):
     def test_the_profile_makes_the_choice_that_was_fitted(self):
         study = script("nccl")
-        made = study.profile(study.START)
-        topology = orrery.Topology(study.cluster(1), made)
+        flags_start, flags, switch_start, switch = study.START
+        topology = orrery.Topology(study.cluster(1), study.profile(study.START))
         for power in range(3, 35):
             size = 2.0**power
-            time = study.node_time(study.START, size)
-            self.assertAlmostEqual(study.reduce_time(1, size, made) / time, 1, delta=1e-9)
+            time = min(flags_start + size / flags, switch_start + size / switch)
+            found = topology.collective_time("all_reduce", "ring", range(study.NODE), size)
+            self.assertAlmostEqual(found / time, 1, delta=1e-9)
             # As flows, which the simulator runs: bytes over the wire, and the rest as latency.
             edge = topology.collective_flows("all_reduce", range(study.NODE), size)[0]
             path = topology.path(edge.source, edge.destination)
             flow = edge.bytes / path["bandwidth"] + path["latency"] + edge.extra_latency
-            self.assertAlmostEqual(flow / time, 1, delta=0.02)
+            self.assertAlmostEqual(flow / time, 1, delta=1e-9)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,29 @@ phases:
   - phase: detect
     time: 3 s
     provenance: run 7
+kernels:
+  - gpu: H100-80GB
+    multiprocessors: 132
+    products:
+      - dtype: bf16
+        best: 795 TFLOPS
+        share: 0.8125
+      - dtype: fp8
+        best: 1403 TFLOPS
+    attention: 0.5
+    gap: 5 us
+    routing: 30
+    provenance: run 7
+collective_ways:
+  - link_class: nvlink4
+    collective: all_reduce
+    algorithm: ring
+    protocol: ll128
+    start: 15 us
+    step: 1 us
+    channels: 16
+    channel_bandwidth: 8 GB/s
+    provenance: run 7
 )";
 
 TEST(CalibratedProfile, ReadsAndWritesTheSameText) {
@@ -117,6 +140,27 @@ TEST(CalibratedProfile, ImpossibleValuesAreRefused) {
                        "provenance: x}]\n"),
             "");
   EXPECT_NE(problem_in("optimizers: [{gpu: A, per_parameter: 1 ns}]\n"), "") << "no source";
+}
+
+TEST(CalibratedProfile, KernelsWithoutSenseAreRefused) {
+  const auto kernels = [](const std::string& products, const std::string& more = "") {
+    return problem_in("kernels: [{gpu: A, multiprocessors: 8, products: [" + products + "]" + more +
+                      ", provenance: x}]\n");
+  };
+  const std::string bf16 = "{dtype: bf16, best: 1 TFLOPS}";
+  EXPECT_EQ(kernels(bf16), "");
+  EXPECT_EQ(kernels("{dtype: fp8, best: 1 TFLOPS}"),
+            "p.yaml:3:42: none in 16 bits (attention and the head compute in bf16)");
+  EXPECT_EQ(kernels(bf16 + ", {dtype: tf32, best: 1 TFLOPS}"),
+            "p.yaml:3:85: kernels have no products in tf32 (bf16, fp16, fp8 or fp4)");
+  EXPECT_EQ(kernels(bf16 + ", " + bf16), "p.yaml:3:42: entries 0 and 1 are both about bf16");
+  EXPECT_NE(kernels(bf16, ", memory: 0"), "");
+  EXPECT_NE(kernels(bf16, ", attention: 3"), "");
+  EXPECT_NE(kernels(bf16, ", gap: -1 us"), "");
+  EXPECT_EQ(problem_in("collective_ways: [{link_class: a, collective: broadcast, algorithm: ring, "
+                       "protocol: ll, start: 1 us, channel_bandwidth: 1 GB/s, provenance: x}]\n"),
+            "p.yaml:3:47: no collective in ways 'broadcast' (one of all_reduce, all_gather, "
+            "reduce_scatter)");
 }
 
 TEST(CalibratedProfile, TwoEntriesForOneThingAreRefused) {

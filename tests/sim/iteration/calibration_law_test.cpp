@@ -1,6 +1,8 @@
 // Measured links and collectives of a profile, in the simulator and in the closed forms.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "models/cost/collective.h"
 #include "models/ir/names.h"
 #include "models/lower/lower.h"
@@ -193,6 +195,91 @@ TEST(Profile, OfOtherLinksChangesNoByte) {
   EXPECT_EQ(plain.spans, with.spans);
   EXPECT_EQ(plain.iteration_time, with.iteration_time);
   EXPECT_FALSE(models::Topology(cluster, three_segments("another class")).calibrated());
+}
+
+/// A ring by LL and sums in the switch, over a domain's links.
+ir::Profile two_ways() {
+  ir::CollectiveWay ring;
+  ring.link_class = "nvlink";
+  ring.collective = "all_reduce";
+  ring.protocol = ir::CollectiveWay::Protocol::ll;
+  ring.start = Seconds{6e-6};
+  ring.step = Seconds{1e-6};
+  ring.channels = 4;
+  ring.channel_bandwidth = BytesPerSecond{10e9};
+  ring.provenance = test_source();
+  ir::CollectiveWay nvls = ring;
+  nvls.algorithm = ir::CollectiveWay::Algorithm::nvls;
+  nvls.protocol = ir::CollectiveWay::Protocol::simple;
+  nvls.start = Seconds{50e-6};
+  nvls.channel_bandwidth = BytesPerSecond{30e9};
+  ir::Profile profile;
+  profile.collective_ways = {ring, nvls};
+  return profile;
+}
+
+std::vector<DeviceId> first_devices(int count) {
+  std::vector<DeviceId> all;
+  for (int i = 0; i < count; ++i) all.push_back({i});
+  return all;
+}
+
+TEST(CollectiveWays, TheFastestForTheSizeIsTakenAndFlowsAgree) {
+  const models::Cluster cluster = nodes(1, 4);
+  const ir::Profile profile = two_ways();
+  const models::Topology topology(cluster, profile);
+  const auto path = [&](DeviceId a, DeviceId b) { return topology.path(a, b); };
+  const std::vector<DeviceId> group = first_devices(4);
+  for (const double bytes : {8.0, 1e3, 1e5, 1e6, 1e7, 1e9}) {
+    // 6 steps and 3/2 of the bytes at 4 x 10 GB/s; 2 steps and 5/4 of the bytes at 4 x 30 GB/s.
+    const double ring = 6e-6 + 6 * 1e-6 + 1.5 * bytes / 40e9;
+    const double nvls = 50e-6 + 2 * 1e-6 + 1.25 * bytes / 120e9;
+    const double time =
+        models::collective_time(CollectiveKind::all_reduce, models::CollectiveAlgorithm::ring,
+                                group, Bytes{bytes}, path)
+            .value;
+    EXPECT_NEAR(time / std::min(ring, nvls), 1, 1e-12) << bytes;
+    for (const models::FlowEdge& edge :
+         models::collective_flows(CollectiveKind::all_reduce, group, Bytes{bytes}, path)) {
+      const models::Path wire = path(edge.source, edge.destination);
+      const Seconds flow = wire.latency + edge.bytes / wire.bandwidth + edge.extra_latency;
+      EXPECT_NEAR(flow.value / time, 1, 1e-12) << bytes;
+    }
+    Seconds steps;
+    const auto one = models::ring_step_flows(CollectiveKind::all_reduce, group, Bytes{bytes}, path);
+    const models::Path wire = path(one[0].source, one[0].destination);
+    steps = 6 * (wire.latency + one[0].bytes / wire.bandwidth + one[0].extra_latency);
+    EXPECT_GE(steps.value / time, 1 - 1e-12);
+  }
+}
+
+TEST(CollectiveWays, FlagsTakeTheirPartOfTheLink) {
+  // 200 GB/s of NVLink: LL leaves half of it, whatever the channels would carry.
+  ir::Profile profile = two_ways();
+  profile.collective_ways.resize(1);
+  profile.collective_ways[0].channels = 1000;
+  const models::Cluster cluster = nodes(1, 4);
+  const models::Topology topology(cluster, profile);
+  const auto path = [&](DeviceId a, DeviceId b) { return topology.path(a, b); };
+  const double wire = topology.path({0}, {1}).bandwidth.value;
+  EXPECT_NEAR(models::collective_time(CollectiveKind::all_reduce, models::CollectiveAlgorithm::ring,
+                                      first_devices(4), Bytes{1e12}, path)
+                  .value,
+              12e-6 + 1.5 * 1e12 / (wire / 2), 1e-9);
+}
+
+TEST(CollectiveWays, OtherGroupsAndCollectivesKeepTheirRings) {
+  const models::Cluster cluster = nodes(2, 4);
+  const models::Topology plain(cluster);
+  const models::Topology with(cluster, two_ways());
+  const auto time = [](const models::Topology& topology, CollectiveKind kind, int members) {
+    return models::collective_time(kind, models::CollectiveAlgorithm::ring, first_devices(members),
+                                   Bytes{1e8},
+                                   [&](DeviceId a, DeviceId b) { return topology.path(a, b); });
+  };
+  EXPECT_EQ(time(with, CollectiveKind::all_reduce, 8), time(plain, CollectiveKind::all_reduce, 8));
+  EXPECT_EQ(time(with, CollectiveKind::all_gather, 4), time(plain, CollectiveKind::all_gather, 4));
+  EXPECT_NE(time(with, CollectiveKind::all_reduce, 4), time(plain, CollectiveKind::all_reduce, 4));
 }
 
 }  // namespace

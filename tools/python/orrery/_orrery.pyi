@@ -54,11 +54,12 @@ class BlockQuery(Record):
     samples: int
     recompute: Literal["none", "selective", "full"]
     expert_parallel: int
+    sequence_parallel: bool
     def __init__(self, *, gpu_type: int = ..., block: int = ..., pass_: Literal["forward",
                  "backward", "backward_input", "backward_weight", "optimizer"] = ...,
                  tensor_parallel: int = ..., sequence_degree: int = ..., samples: int = ...,
-                 recompute: Literal["none", "selective", "full"] = ...,
-                 expert_parallel: int = ...) -> None: ...
+                 recompute: Literal["none", "selective", "full"] = ..., expert_parallel: int = ...,
+                 sequence_parallel: bool = ...) -> None: ...
 
 class BlockTime(Record):
     """Time of one block on one GPU, for one micro-batch."""
@@ -70,7 +71,7 @@ class BlockTime(Record):
     tensor_parallel: int
     micro_batch_size: int
     sequence_length: int
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
     time: float
     provenance: Provenance
     def __init__(self, *, gpu: str = ..., block: Literal["embedding", "transformer", "moe", "head",
@@ -78,7 +79,8 @@ class BlockTime(Record):
                  "backward_input", "backward_weight", "optimizer"] = ...,
                  tensor_parallel: int = ..., micro_batch_size: int = ...,
                  sequence_length: int = ..., dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8",
-                 "fp64"] = ..., time: float = ..., provenance: Provenance = ...) -> None: ...
+                 "fp64", "fp4"] = ..., time: float = ...,
+                 provenance: Provenance = ...) -> None: ...
 
 class Breakdown(Record):
     """Where the time of an iteration goes, mean over devices."""
@@ -203,6 +205,23 @@ class CollectiveShape(Record):
                  "expert_parallel", "pipeline", "data_parallel", "zero", "state"] = ...,
                  parts: list[CollectivePart] = ..., regions: int = ...) -> None: ...
 
+class CollectiveWay(Record):
+    """An algorithm and protocol of a communication library."""
+
+    link_class: str
+    collective: str
+    algorithm: Literal["ring", "tree", "nvls"]
+    protocol: Literal["ll", "ll128", "simple"]
+    start: float
+    step: float
+    channels: int
+    channel_bandwidth: float
+    provenance: Provenance
+    def __init__(self, *, link_class: str = ..., collective: str = ..., algorithm: Literal["ring",
+                 "tree", "nvls"] = ..., protocol: Literal["ll", "ll128", "simple"] = ...,
+                 start: float = ..., step: float = ..., channels: int = ...,
+                 channel_bandwidth: float = ..., provenance: Provenance = ...) -> None: ...
+
 class Communication(Record):
     """How activations cross and gradients synchronize."""
 
@@ -251,11 +270,11 @@ class EfficiencyCurve(Record):
     """Achieved share of peak over FLOPs per op."""
 
     gpu: str
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
     points: list[EfficiencyPoint]
     provenance: Provenance
     def __init__(self, *, gpu: str = ..., dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8",
-                 "fp64"] = ..., points: list[EfficiencyPoint] = ...,
+                 "fp64", "fp4"] = ..., points: list[EfficiencyPoint] = ...,
                  provenance: Provenance = ...) -> None: ...
 
 class EfficiencyPoint(Record):
@@ -342,7 +361,7 @@ class GpuType(Record):
 
     name: str
     vendor: str
-    peak: dict[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64"], float]
+    peak: dict[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"], float]
     memory: float
     memory_bandwidth: float
     efficiency: float
@@ -352,7 +371,7 @@ class GpuType(Record):
     spot_price: float | None
     source: str
     def __init__(self, *, name: str = ..., vendor: str = ..., peak: dict[Literal["fp32", "tf32",
-                 "fp16", "bf16", "fp8", "fp64"], float] = ..., memory: float = ...,
+                 "fp16", "bf16", "fp8", "fp64", "fp4"], float] = ..., memory: float = ...,
                  memory_bandwidth: float = ..., efficiency: float = ...,
                  memory_efficiency: float = ..., launch: float = ..., price: float | None = ...,
                  spot_price: float | None = ..., source: str = ...) -> None: ...
@@ -475,14 +494,14 @@ class Job(Record):
     global_batch: int
     sequence_length: int
     lengths: LengthDistribution | None
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
     state_bytes: StateBytes
     optimizer: Literal["adam", "sgd"]
     gradient_synchronizations: int
     allowed: Allowed
     def __init__(self, *, global_batch: int = ..., sequence_length: int = ...,
                  lengths: LengthDistribution | None = ..., dtype: Literal["fp32", "tf32", "fp16",
-                 "bf16", "fp8", "fp64"] = ..., state_bytes: StateBytes = ...,
+                 "bf16", "fp8", "fp64", "fp4"] = ..., state_bytes: StateBytes = ...,
                  optimizer: Literal["adam", "sgd"] = ..., gradient_synchronizations: int = ...,
                  allowed: Allowed = ...) -> None: ...
 
@@ -506,6 +525,85 @@ class JobState(Record):
                  slow: list[SlowDevice] = ..., replicas: list[StateReplica] = ...,
                  iteration_time: float = ..., pending: PendingSwitch | None = ...,
                  announced: bool = ..., first: Plan | None = ...) -> None: ...
+
+class KernelDegrees(Record):
+    """How a block is divided, and in which numbers."""
+
+    sequence: int
+    samples: int
+    tensor_parallel: int
+    context_parallel: int
+    expert_parallel: int
+    products: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
+    causal: bool
+    sequence_parallel: bool
+    accumulates: bool
+    def __init__(self, *, sequence: int = ..., samples: int = ..., tensor_parallel: int = ...,
+                 context_parallel: int = ..., expert_parallel: int = ..., products: Literal["fp32",
+                 "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"] = ..., causal: bool = ...,
+                 sequence_parallel: bool = ..., accumulates: bool = ...) -> None: ...
+
+class KernelLayer(Record):
+    """What the kernels of a layer compute."""
+
+    hidden: int
+    heads: int
+    projections: list[KernelProjection]
+    query_width: int
+    value_width: int
+    kv_heads: int
+    ffn: int
+    gated: bool
+    experts: int
+    top_k: int
+    expert_ffn: int
+    load: float
+    window: int
+    unfused: bool
+    norms: int
+    scan: float
+    def __init__(self, *, hidden: int = ..., heads: int = ...,
+                 projections: list[KernelProjection] = ..., query_width: int = ...,
+                 value_width: int = ..., kv_heads: int = ..., ffn: int = ..., gated: bool = ...,
+                 experts: int = ..., top_k: int = ..., expert_ffn: int = ..., load: float = ...,
+                 window: int = ..., unfused: bool = ..., norms: int = ...,
+                 scan: float = ...) -> None: ...
+
+class KernelModel(Record):
+    """What the kernels of a GPU type reach."""
+
+    gpu: str
+    multiprocessors: int
+    products: list[ProductRate]
+    attention: float
+    memory: float
+    gap: float
+    unaligned: float
+    routing: float
+    provenance: Provenance
+    def __init__(self, *, gpu: str = ..., multiprocessors: int = ...,
+                 products: list[ProductRate] = ..., attention: float = ..., memory: float = ...,
+                 gap: float = ..., unaligned: float = ..., routing: float = ...,
+                 provenance: Provenance = ...) -> None: ...
+
+class KernelProjection(Record):
+    """A weight matrix of attention."""
+
+    rows: float
+    columns: float
+    split: Literal["none", "columns", "rows"]
+    def __init__(self, *, rows: float = ..., columns: float = ..., split: Literal["none", "columns",
+                 "rows"] = ...) -> None: ...
+
+class KernelTimes(Record):
+    """Seconds of the passes of a block."""
+
+    forward: float
+    backward: float
+    backward_weight: float
+    attention: float
+    def __init__(self, *, forward: float = ..., backward: float = ..., backward_weight: float = ...,
+                 attention: float = ...) -> None: ...
 
 class LayerProfile(Record):
     """All layers of a model on one GPU type."""
@@ -759,12 +857,12 @@ class OptimizerTime(Record):
     """fixed + parameters x per_parameter."""
 
     gpu: str
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
     fixed: float
     per_parameter: float
     provenance: Provenance
     def __init__(self, *, gpu: str = ..., dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8",
-                 "fp64"] = ..., fixed: float = ..., per_parameter: float = ...,
+                 "fp64", "fp4"] = ..., fixed: float = ..., per_parameter: float = ...,
                  provenance: Provenance = ...) -> None: ...
 
 class OptionInfo(Record):
@@ -896,6 +994,15 @@ class Prediction(Record):
     peak_memory: float
     def __init__(self, *, iteration_time: float = ..., peak_memory: float = ...) -> None: ...
 
+class ProductRate(Record):
+    """Matrix products in one number format."""
+
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
+    best: float
+    share: float
+    def __init__(self, *, dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64",
+                 "fp4"] = ..., best: float = ..., share: float = ...) -> None: ...
+
 class Profile(Record):
     """Measured or published numbers about GPUs and links."""
 
@@ -910,12 +1017,15 @@ class Profile(Record):
     storage: list[StorageTime]
     phases: list[PhaseTime]
     model_layers: list[ModelLayers]
+    kernels: list[KernelModel]
+    collective_ways: list[CollectiveWay]
     def __init__(self, *, name: str = ..., block_times: list[BlockTime] = ...,
                  efficiencies: list[EfficiencyCurve] = ..., links: list[LinkSegment] = ...,
                  collectives: list[CollectiveFactor] = ..., memory: list[MemoryOverhead] = ...,
                  pass_overheads: list[PassOverhead] = ..., optimizers: list[OptimizerTime] = ...,
                  storage: list[StorageTime] = ..., phases: list[PhaseTime] = ...,
-                 model_layers: list[ModelLayers] = ...) -> None: ...
+                 model_layers: list[ModelLayers] = ..., kernels: list[KernelModel] = ...,
+                 collective_ways: list[CollectiveWay] = ...) -> None: ...
 
 class Program(Record):
     """What every rank does in one iteration, op by op."""
@@ -958,7 +1068,7 @@ class ProgramHeader(Record):
     blocks: list[Literal["embedding", "transformer", "moe", "head", "convolution"]]
     sequence_length: int
     global_batch: int
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
     optimizer: Literal["adam", "sgd"]
     seed: int
     schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]
@@ -970,7 +1080,7 @@ class ProgramHeader(Record):
     def __init__(self, *, schema: int = ..., model: ModelShape = ...,
                  blocks: list[Literal["embedding", "transformer", "moe", "head",
                  "convolution"]] = ..., sequence_length: int = ..., global_batch: int = ...,
-                 dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64"] = ...,
+                 dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"] = ...,
                  optimizer: Literal["adam", "sgd"] = ..., seed: int = ...,
                  schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
                  "zb_v"] = ..., optimizer_start: Literal["together", "staggered"] = ...,
@@ -1479,11 +1589,11 @@ class Workload(Record):
     name: str
     shape: ModelShape
     sequence_length: int
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
     blocks: list[Block]
     hash: str
     def __init__(self, *, name: str = ..., shape: ModelShape = ..., sequence_length: int = ...,
-                 dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64"] = ...,
+                 dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"] = ...,
                  blocks: list[Block] = ..., hash: str = ...) -> None: ...
 
 class Zero(Record):

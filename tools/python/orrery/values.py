@@ -62,8 +62,8 @@ def load_plan(what: Any) -> Plan:
 
 
 def load_profile(what: Any = None) -> Profile:
-    """A profile: a path to a YAML file, a dict with the keys of such a file, a Profile itself, or
-    nothing: an empty one."""
+    """A profile: the name of one in the library ("today"), a path to a YAML file, a dict with the
+    keys of such a file, a Profile itself, or nothing: an empty one."""
     if what is None:
         return Profile()
     if isinstance(what, Profile):

@@ -1,0 +1,246 @@
+#include "models/cost/kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "models/base/check.h"
+#include "models/ir/names.h"
+
+namespace orrery::models {
+namespace {
+
+using ir::Dtype;
+
+/// A tile of the result and its rate relative to the largest one's (assumed).
+struct Tile {
+  double rows;
+  double columns;
+  double rate;
+};
+constexpr std::array<Tile, 5> kTiles = {
+    {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.9}, {128, 64, 0.75}, {64, 64, 0.55}}};
+/// Steps of the K loop that filling and draining a tile's pipeline cost, in elements of K
+/// (assumed).
+constexpr double kTileOverhead = 192;
+
+bool is_half(Dtype dtype) { return dtype == Dtype::bf16 || dtype == Dtype::fp16; }
+
+/// Bytes of an operand's element with the scales of its block.
+double operand_bytes(Dtype dtype) {
+  if (dtype == Dtype::fp8) return 1.0;
+  return dtype == Dtype::fp4 ? 0.56 : 2.0;
+}
+
+/// Bytes that casting an element moves: read in 16 bits, written row- and column-wise.
+double cast_bytes(Dtype dtype) {
+  if (dtype == Dtype::fp8) return 4.0;
+  return dtype == Dtype::fp4 ? 3.2 : 0.0;
+}
+
+double tokens_of(const KernelDegrees& at) {
+  return static_cast<double>(at.samples) * static_cast<double>(at.sequence) / at.context_parallel;
+}
+
+/// Tokens that kernels of the whole width see.
+double own_tokens(const KernelDegrees& at) {
+  return tokens_of(at) / (at.sequence_parallel ? at.tensor_parallel : 1);
+}
+
+}  // namespace
+
+std::vector<std::pair<KernelSplit, const char*>> enum_names(KernelSplit) {
+  using enum KernelSplit;
+  return {{none, "none"}, {columns, "columns"}, {rows, "rows"}};
+}
+
+KernelTimes& KernelTimes::operator+=(const KernelTimes& other) {
+  forward += other.forward;
+  backward += other.backward;
+  backward_weight += other.backward_weight;
+  attention += other.attention;
+  return *this;
+}
+
+KernelLayer kernel_layer(const ir::ModelShape& shape, ir::BlockKind kind) {
+  const double query = static_cast<double>(shape.heads) * shape.head_dim;
+  const double kv = static_cast<double>(shape.kv_heads) * shape.head_dim;
+  const bool moe = kind == ir::BlockKind::moe;
+  KernelLayer layer;
+  layer.hidden = shape.hidden;
+  layer.heads = shape.heads;
+  layer.projections = {{static_cast<double>(shape.hidden), query + 2 * kv, KernelSplit::columns},
+                       {query, static_cast<double>(shape.hidden), KernelSplit::rows}};
+  layer.query_width = layer.value_width = shape.head_dim;
+  layer.kv_heads = shape.kv_heads;
+  layer.ffn = moe ? 0 : shape.ffn;
+  layer.gated = shape.activation == ir::Activation::swiglu;
+  if (moe) {
+    layer.experts = shape.experts;
+    layer.top_k = shape.top_k;
+    layer.expert_ffn = shape.ffn;
+    layer.load = shape.capacity_factor * shape.expert_imbalance;
+  }
+  return layer;
+}
+
+Kernels::Kernels(ir::KernelModel model, BytesPerSecond memory_bandwidth)
+    : model_(std::move(model)), bandwidth_(memory_bandwidth) {}
+
+const ir::KernelModel::Product* Kernels::find(Dtype dtype) const {
+  for (const ir::KernelModel::Product& product : model_.products) {
+    if (product.dtype == dtype || (is_half(product.dtype) && is_half(dtype))) return &product;
+  }
+  return nullptr;
+}
+
+const ir::KernelModel::Product& Kernels::rate_of(Dtype dtype) const {
+  const ir::KernelModel::Product* product = find(dtype);
+  ORRERY_CHECK(product != nullptr, "kernels of {} have no products in {}", model_.gpu,
+               ir::name_of(dtype));
+  return *product;
+}
+
+Seconds Kernels::product(double m, double n, double k, Dtype dtype, double batch) const {
+  const ir::KernelModel::Product& known = rate_of(dtype);
+  const FlopsPerSecond rate = known.best * known.share;
+  double flops = HUGE_VAL;
+  for (const Tile& tile : kTiles) {
+    const double tiles = batch * std::ceil(m / tile.rows) * std::ceil(n / tile.columns);
+    const double full = tiles / model_.multiprocessors;
+    const double waves = (std::ceil(full) + std::max(full, 1.0)) / 2;
+    flops = std::min(flops, waves * model_.multiprocessors * 2 * tile.rows * tile.columns *
+                                (k + kTileOverhead) / tile.rate);
+  }
+  const double moved = batch * (operand_bytes(dtype) * (m * k + k * n) + 2 * m * n);
+  return std::max(Flops{flops} / rate, streaming(moved)) + model_.gap;
+}
+
+Seconds Kernels::streaming(double bytes) const {
+  return Bytes{bytes} / (bandwidth_ * model_.memory);
+}
+
+KernelTimes Kernels::linear(double m, double n, double k, const KernelDegrees& at,
+                            double batch) const {
+  KernelTimes times;
+  times.forward = product(m, n, k, at.products, batch);
+  times.backward_weight = std::max(product(k, n, m, at.products, batch),
+                                   streaming((at.accumulates ? 8.0 : 2.0) * batch * n * k));
+  times.backward = product(m, k, n, at.products, batch) + times.backward_weight;
+  if (const double cast = cast_bytes(at.products); cast > 0) {
+    times.forward += streaming(cast * batch * m * k) + 2 * model_.gap;
+    times.backward += streaming(cast * batch * m * n) + 2 * model_.gap;
+  }
+  return times;
+}
+
+KernelTimes Kernels::unfused_attention(const KernelLayer& layer, const KernelDegrees& at) const {
+  const double heads = static_cast<double>(at.samples) * layer.heads / at.tensor_parallel;
+  const double length = static_cast<double>(at.sequence);
+  const double width = layer.query_width;
+  const double rate = layer.query_width % 8 == 0 ? 1.0 : model_.unaligned;
+  const Seconds products = (product(length, length, width, Dtype::bf16, heads) +
+                            product(length, width, length, Dtype::bf16, heads)) /
+                           rate;
+  const double scores = heads * length * length;
+  KernelTimes times;
+  times.forward = products + streaming(9 * scores) + model_.gap;
+  times.backward = 2 * products + streaming(11 * scores) + model_.gap;
+  times.attention = times.forward;
+  return times;
+}
+
+KernelTimes Kernels::attention(const KernelLayer& layer, const KernelDegrees& at) const {
+  if (layer.heads == 0 || at.sequence == 0) return {};
+  if (layer.unfused) return unfused_attention(layer, at);
+  const double heads = static_cast<double>(at.samples) * layer.heads / at.tensor_parallel;
+  const double length = static_cast<double>(at.sequence);
+  double pairs = length * length / at.context_parallel / (at.causal ? 2 : 1);
+  if (layer.window > 0) pairs = std::min(pairs, length * layer.window / at.context_parallel);
+  const int widths = layer.query_width + layer.value_width;
+  const double flops = heads * 2 * widths * pairs;
+  const double width = std::min(1.0, 0.6 + 0.4 * (layer.value_width / 128.0));
+  const double fills = length / (length + 512.0);
+  const FlopsPerSecond rate = rate_of(Dtype::bf16).best * model_.attention * fills * width;
+  const double moved =
+      2 * tokens_of(at) / at.tensor_parallel *
+      (static_cast<double>(layer.heads) * widths + static_cast<double>(layer.kv_heads) * widths);
+  KernelTimes times;
+  times.forward = std::max(Flops{flops} / rate, streaming(moved)) + model_.gap;
+  times.backward =
+      std::max(Flops{2.5 * flops} / (0.8 * rate), streaming(2 * moved)) + 2 * model_.gap;
+  times.attention = times.forward;
+  return times;
+}
+
+KernelTimes Kernels::layer(const KernelLayer& layer, const KernelDegrees& at) const {
+  const double tokens = tokens_of(at);
+  const double hidden = layer.hidden;
+  const double tp = at.tensor_parallel;
+  KernelTimes total = attention(layer, at);
+  for (const KernelProjection& matrix : layer.projections) {
+    const double columns = matrix.columns / (matrix.split == KernelSplit::columns ? tp : 1);
+    const double rows = matrix.rows / (matrix.split == KernelSplit::rows ? tp : 1);
+    total += linear(tokens, columns, rows, at);
+  }
+  const int wide = layer.gated ? 2 : 1;
+  double part = 0;  // Elements of the feed-forward's width that kernels between products see.
+  if (layer.ffn > 0) {
+    const double ffn = layer.ffn;
+    total += linear(tokens, wide * ffn / tp, hidden, at);
+    total += linear(tokens, hidden, ffn / tp, at);
+    part += tokens * ffn / tp;
+  }
+  if (layer.experts > 0) {
+    const double ffn = layer.expert_ffn;
+    const double local = std::max(1.0, static_cast<double>(layer.experts) / at.expert_parallel);
+    // Of one expert, from the tokens of all ranks of the group.
+    const double rows = tokens * layer.top_k * at.expert_parallel / layer.experts * layer.load;
+    total += linear(rows, wide * ffn / tp, hidden, at, local);
+    total += linear(rows, hidden, ffn / tp, at, local);
+    part += rows * local * ffn / tp;
+    KernelDegrees router = at;
+    router.products = Dtype::bf16;
+    total += linear(tokens, layer.experts, hidden, router);
+    // Permutation and its inverse with probabilities: each routed row is read and written twice
+    // forward and three times backward, times `routing`.
+    const double routed = rows * local * hidden / tp * model_.routing;
+    total += {streaming(8 * routed), streaming(12 * routed), {}, {}};
+  }
+  // Norms see the whole width of their part of the sequence: 4 bytes an element forward, 8 backward
+  // with the gradients of their weights; residual sums 6 and 6. Activations, rotations, scans.
+  const double whole = own_tokens(at) * hidden;
+  const double query = tokens * layer.heads * layer.query_width / tp;
+  const double scan = tokens * layer.scan / tp;
+  const double forward =
+      layer.norms * (4 + 6) * whole + 2 * (wide + 1) * part + 8 * query + 12 * scan;
+  const double backward =
+      layer.norms * (8 + 6) * whole + 2 * (2 * wide + 1) * part + 8 * query + 30 * scan;
+  total += {streaming(forward) + 6 * model_.gap, streaming(backward) + 8 * model_.gap, {}, {}};
+  return total;
+}
+
+KernelTimes Kernels::embedding(int hidden, const KernelDegrees& at) const {
+  const double whole = own_tokens(at) * hidden;
+  const Seconds backward = streaming(10 * whole);
+  return {streaming(4 * whole), backward, backward, {}};
+}
+
+KernelTimes Kernels::head(int hidden, int vocabulary, const KernelDegrees& at) const {
+  KernelDegrees high = at;
+  high.products = Dtype::bf16;
+  const double logits = tokens_of(at) * vocabulary / at.tensor_parallel;
+  const double whole = own_tokens(at) * hidden;
+  KernelTimes times =
+      linear(tokens_of(at), static_cast<double>(vocabulary) / at.tensor_parallel, hidden, high);
+  times += {streaming(4 * whole + 22 * logits), streaming(10 * whole + 8 * logits), {}, {}};
+  return times;
+}
+
+Seconds Kernels::optimizer(double parameters, const StateBytes& bytes) const {
+  return streaming((bytes.gradient + bytes.gradient + bytes.moments + bytes.master + bytes.moments +
+                    bytes.master + bytes.weight) *
+                   parameters);
+}
+
+}  // namespace orrery::models
