@@ -205,7 +205,7 @@ def exposed_gathers(run, built, parameters):
     ring = (members - 1) / members / built.fold.rings
     layer = run.model.layers[0]
     matrices = 3 if layer.gated else 2
-    weights = sum(rows * columns for rows, columns, _ in layer.projections)
+    weights = sum(matrix.rows * matrix.columns for matrix in layer.projections)
     weights += matrices * layer.hidden * layer.ffn
     gather = run.weight_bytes * weights / run.tp * ring / (link.bandwidth * link.efficiency)
     passes = Prices(run, parameters).layers[0].forward

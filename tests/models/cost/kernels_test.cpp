@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "models/cost/pricer.h"
+#include "models/ir/names.h"
 #include "models/spec/library.h"
 #include "tests/worlds/clusters.h"
 #include "tests/worlds/models.h"
@@ -87,8 +88,12 @@ TEST(Linear, FP8PaysForItsCasts) {
 }
 
 TEST(Attention, IsTheFlopsUnderItsMask) {
-  KernelLayer layer{
-      .hidden = 1024, .heads = 8, .query_width = 128, .value_width = 128, .kv_heads = 8};
+  KernelLayer layer{.hidden = 1024,
+                    .heads = 8,
+                    .projections = {},
+                    .query_width = 128,
+                    .value_width = 128,
+                    .kv_heads = 8};
   KernelDegrees at{.sequence = 3584, .samples = 2, .tensor_parallel = 2};
   const double flops = 2 * 8 / 2 * 4.0 * 128 * 3584 * 3584 / 2;
   const double fills = 3584.0 / (3584 + 512);
@@ -104,14 +109,20 @@ TEST(Attention, IsTheFlopsUnderItsMask) {
 }
 
 TEST(Layer, WithoutTokensTakesNoTimeButItsOwn) {
-  const KernelLayer layer{.hidden = 1024, .heads = 8, .query_width = 128, .value_width = 128};
+  const KernelLayer layer{
+      .hidden = 1024, .heads = 8, .projections = {}, .query_width = 128, .value_width = 128};
   EXPECT_EQ(computing().layer(layer, {.sequence = 0}).forward.value, 0);
 }
 
 TEST(Experts, AreOneBatchOfAsManyRowsAsAllRanksSend) {
   // 64 experts over 8 ranks, 2 for each token: 8 experts here, of 8 x 4096 x 2 / 64 = 1024 rows.
-  KernelLayer layer{
-      .hidden = 2048, .gated = true, .experts = 64, .top_k = 2, .expert_ffn = 512, .norms = 0};
+  KernelLayer layer{.hidden = 2048,
+                    .projections = {},
+                    .gated = true,
+                    .experts = 64,
+                    .top_k = 2,
+                    .expert_ffn = 512,
+                    .norms = 0};
   const KernelDegrees at{.sequence = 4096, .expert_parallel = 8};
   const Kernels kernels = computing();
   KernelTimes sum = kernels.linear(1024, 2 * 512, 2048, at, 8);
@@ -124,7 +135,7 @@ TEST(Experts, AreOneBatchOfAsManyRowsAsAllRanksSend) {
 
 TEST(Layer, KernelsBoundByMemoryMoveWhatIsCounted) {
   // No products: two norms with residual sums, on a quarter of 1024 tokens of 4096 elements.
-  KernelLayer layer{.hidden = 4096, .gated = false};
+  KernelLayer layer{.hidden = 4096, .projections = {}, .gated = false};
   KernelDegrees at{.sequence = 1024, .tensor_parallel = 4};
   EXPECT_DOUBLE_EQ(moving().layer(layer, at).forward.value, 20.0 * 256 * 4096 / 1e12);
   EXPECT_DOUBLE_EQ(moving().layer(layer, at).backward.value, 28.0 * 256 * 4096 / 1e12);
@@ -243,7 +254,7 @@ TEST_F(PricedByKernels, PassesAndTheirHalvesAreThoseOfTheKernels) {
 TEST_F(PricedByKernels, AMeasuredBlockComesFirstAndUsedEntriesSayWhich) {
   const Pricer by_kernels(cluster_, workload_, job_, profile_);
   by_kernels.block(layer(Pass::forward));
-  EXPECT_EQ(by_kernels.used_entries(),
+  EXPECT_EQ(by_kernels.take_recent_entries(),
             std::vector<std::string>{
                 "kernels: H100-80GB transformer forward tp 2 samples 1 sequence 4096 bf16"});
   ir::BlockTime measured;
@@ -257,8 +268,7 @@ TEST_F(PricedByKernels, AMeasuredBlockComesFirstAndUsedEntriesSayWhich) {
   profile_.kernels.clear();
   const Pricer roofline(cluster_, workload_, job_, profile_);
   roofline.block(layer(Pass::backward));
-  EXPECT_TRUE(roofline.used_entries().front().starts_with("roofline: "))
-      << roofline.used_entries()[0];
+  EXPECT_TRUE(roofline.take_recent_entries().front().starts_with("roofline: "));
 }
 
 TEST_F(PricedByKernels, OnlyLinearLayersAreComputedInFP8) {
@@ -274,7 +284,7 @@ TEST_F(PricedByKernels, NumbersThatKernelsDoNotKnowAreLeftToTheRoofline) {
   workload_ = build_workload(worlds::llama2_13b(), 4096, Dtype::fp32);
   const Pricer pricer(cluster_, workload_, job_, profile_);
   pricer.block(layer(Pass::forward));
-  EXPECT_TRUE(pricer.used_entries().front().starts_with("roofline: "));
+  EXPECT_TRUE(pricer.take_recent_entries().front().starts_with("roofline: "));
 }
 
 }  // namespace

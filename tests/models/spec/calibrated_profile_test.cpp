@@ -150,10 +150,10 @@ TEST(CalibratedProfile, KernelsWithoutSenseAreRefused) {
   const std::string bf16 = "{dtype: bf16, best: 1 TFLOPS}";
   EXPECT_EQ(kernels(bf16), "");
   EXPECT_EQ(kernels("{dtype: fp8, best: 1 TFLOPS}"),
-            "p.yaml:3:42: none in 16 bits (attention and the head compute in bf16)");
+            "p.yaml:3:50: none in 16 bits (attention and the head compute in bf16)");
   EXPECT_EQ(kernels(bf16 + ", {dtype: tf32, best: 1 TFLOPS}"),
-            "p.yaml:3:85: kernels have no products in tf32 (bf16, fp16, fp8 or fp4)");
-  EXPECT_EQ(kernels(bf16 + ", " + bf16), "p.yaml:3:42: entries 0 and 1 are both about bf16");
+            "p.yaml:3:90: kernels have no products in tf32 (bf16, fp16, fp8 or fp4)");
+  EXPECT_EQ(kernels(bf16 + ", " + bf16), "p.yaml:3:50: entries 0 and 1 are both about bf16");
   EXPECT_NE(kernels(bf16, ", memory: 0"), "");
   EXPECT_NE(kernels(bf16, ", attention: 3"), "");
   EXPECT_NE(kernels(bf16, ", gap: -1 us"), "");
