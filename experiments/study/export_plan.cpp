@@ -231,7 +231,8 @@ std::string deepspeed_json(const models::TrainerPlan& plan, const LoadedRun& run
   if (plan.tensor_parallel.front() > 1) {
     json["tensor_parallel"]["autotp_size"] = plan.tensor_parallel.front();
   }
-  json["bf16"]["enabled"] = job.dtype == ir::Dtype::bf16 || job.dtype == ir::Dtype::fp8;
+  json["bf16"]["enabled"] =
+      job.dtype == ir::Dtype::bf16 || job.dtype == ir::Dtype::fp8 || job.dtype == ir::Dtype::fp4;
   json["fp16"]["enabled"] = job.dtype == ir::Dtype::fp16;
   return json.dump(2) + "\n";
 }
