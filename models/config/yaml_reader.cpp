@@ -219,8 +219,7 @@ class TreeBuilder {
     open_.pop_back();
     if (!closed.anchor.empty())
       anchors_.insert_or_assign(
-          closed.anchor,
-          Anchored{closed.value, count_nodes(closed.value), depth_of(closed.value)});
+          closed.anchor, Anchored{closed.value, count_nodes(closed.value), depth_of(closed.value)});
     attach(std::move(closed.value));
   }
   void attach(Value value) {

@@ -204,8 +204,8 @@ class Dealer {
     const auto [place, fresh] = nodes_.try_emplace({after(pipeline), left_});
     Node& made = place->second;  // Nodes of a map stay.
     if (fresh) {
-      for (const std::vector<int>& taken : candidates(low(pipeline, total), high(pipeline, total),
-                                                      after(pipeline) + 1)) {
+      for (const std::vector<int>& taken :
+           candidates(low(pipeline, total), high(pipeline, total), after(pipeline) + 1)) {
         made.choices.push_back(number_of(taken));
       }
       made.next.resize(made.choices.size(), nullptr);

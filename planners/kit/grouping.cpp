@@ -182,7 +182,8 @@ double Solver::weakest(const std::vector<UnitCounts>& groups) const {
   return least;
 }
 
-/// Kinds in order, each unit to the group with the least of `share` so far; of equal ones the first.
+/// Kinds in order, each unit to the group with the least of `share` so far; of equal ones the
+/// first.
 std::optional<std::vector<UnitCounts>> Solver::balanced(int groups,
                                                         const std::vector<double>& share) const {
   std::vector<UnitCounts> result(groups, UnitCounts(kinds()));

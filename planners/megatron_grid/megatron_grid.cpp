@@ -128,7 +128,7 @@ class MegatronGridSearch {
   SearchReport report_;
   mutable std::map<int, std::vector<DeviceId>> devices_;  // By tensor-parallel degree.
   std::optional<Seconds> forbidden_;  // The best estimate of those that do not fit.
-  double nearest_ = 0;  // Smallest need / have of those that do not fit.
+  double nearest_ = 0;                // Smallest need / have of those that do not fit.
   std::string witness_;
 };
 
