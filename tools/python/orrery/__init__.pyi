@@ -127,6 +127,7 @@ def simulate(*, plan: Sequence[str | PathLike[str] | Record] | str,
              timeline: str | PathLike[str] | Record | None = ...,
              log: str | PathLike[str] | Record | None = ...,
              program: str | PathLike[str] | Record | None = ..., steps: int = ...,
+             overlap: Literal["recorded", "none"] | None = ...,
              cluster: str | PathLike[str] | Record | None = ...,
              model: str | PathLike[str] | Record | None = ...,
              job: str | PathLike[str] | Record | None = ..., global_batch: Any = ...,
@@ -148,7 +149,7 @@ def simulate(*, plan: Sequence[str | PathLike[str] | Record] | str,
              without: Sequence[str | PathLike[str] | Record] | str = ..., at_most: Mapping[str,
              int] = ..., full: bool = ..., progress: Callable[[dict[str, Any]],
              Any] | None = ...) -> results.SimulateResult:
-    """Simulate one iteration of plans."""
+    """Simulate one iteration of plans, or a recorded run with another network."""
     ...
 
 def validate(*, file: Sequence[str | PathLike[str] | Record] | str,
@@ -242,11 +243,12 @@ def import_(*, what: str | PathLike[str] | Record,
             bandwidth_unit: str | PathLike[str] | Record | None = ...,
             output: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str, Any]],
             Any] | None = ...) -> results.ImportResult:
-    """Read files of other systems: profiles, measurements, topologies."""
+    """Read files of other systems: profiles, measurements, topologies, recorded runs."""
     ...
 
 def export(*, plan: str | PathLike[str] | Record, to: Literal["megatron", "flagscale", "torchtitan",
-           "deepspeed"], output: str | PathLike[str] | Record | None = ...,
+           "deepspeed", "hexiscale", "torchrun", "chakra", "astra-sim"],
+           output: str | PathLike[str] | Record | None = ...,
            cluster: str | PathLike[str] | Record | None = ...,
            model: str | PathLike[str] | Record | None = ...,
            job: str | PathLike[str] | Record | None = ..., global_batch: Any = ...,
@@ -256,7 +258,7 @@ def export(*, plan: str | PathLike[str] | Record, to: Literal["megatron", "flags
            profile: str | PathLike[str] | Record | None = ...,
            scale_profile: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str,
            Any]], Any] | None = ...) -> results.ExportResult:
-    """Write a plan as flags and files of Megatron-LM, FlagScale, torchtitan or DeepSpeed."""
+    """Write a plan as files of trainers and simulators."""
     ...
 
 def report(*, what: Sequence[str | PathLike[str] | Record] | str,

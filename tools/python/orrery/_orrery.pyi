@@ -13,12 +13,12 @@ class Allowed(Record):
     sequence_parallel: bool
     max_tensor_parallel: int
     max_micro_batch_size: int
-    schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]]
+    schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v", "dualpipe_v"]]
     def __init__(self, *, recompute: list[Literal["none", "selective", "full"]] = ...,
                  zero_stages: list[int] = ..., sequence_parallel: bool = ...,
                  max_tensor_parallel: int = ..., max_micro_batch_size: int = ...,
-                 schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
-                 "zb_v"]] = ...) -> None: ...
+                 schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v",
+                 "dualpipe_v"]] = ...) -> None: ...
 
 class Block(Record):
     """Work and bytes of a block, per sample."""
@@ -87,12 +87,13 @@ class Breakdown(Record):
 
     compute: float
     tensor_parallel: float
+    zero: float
     pipeline: float
     data_parallel: float
     optimizer: float
     bubble: float
-    def __init__(self, *, compute: float = ..., tensor_parallel: float = ..., pipeline: float = ...,
-                 data_parallel: float = ..., optimizer: float = ...,
+    def __init__(self, *, compute: float = ..., tensor_parallel: float = ..., zero: float = ...,
+                 pipeline: float = ..., data_parallel: float = ..., optimizer: float = ...,
                  bubble: float = ...) -> None: ...
 
 class BufferEffect(Record):
@@ -830,7 +831,7 @@ class ObjectStorage(Record):
 class Op(Record):
     """What a rank does once: see models/ir/program.h."""
 
-    kind: Literal["forward", "backward", "backward_input", "backward_weight", "send", "recv", "collective", "optimizer_step", "load_state", "save_state"]
+    kind: Literal["forward", "backward", "backward_input", "backward_weight", "send", "recv", "collective", "optimizer_step", "load_state", "save_state", "kernel", "host"]
     stream: Literal["compute", "p2p", "collective"]
     location: Literal["none", "peer", "host_memory", "nvme", "cloud"]
     purpose: Literal["tensor_parallel", "sequence_parallel", "expert_parallel", "pipeline", "data_parallel", "zero", "state"]
@@ -845,13 +846,14 @@ class Op(Record):
     transfers: int
     bytes: float
     def __init__(self, *, kind: Literal["forward", "backward", "backward_input", "backward_weight",
-                 "send", "recv", "collective", "optimizer_step", "load_state", "save_state"] = ...,
-                 stream: Literal["compute", "p2p", "collective"] = ..., location: Literal["none",
-                 "peer", "host_memory", "nvme", "cloud"] = ..., purpose: Literal["tensor_parallel",
-                 "sequence_parallel", "expert_parallel", "pipeline", "data_parallel", "zero",
-                 "state"] = ..., rank: int = ..., micro_batch: int = ..., segment: int = ...,
-                 samples: int = ..., inner: int = ..., buffers: int = ..., regions: int = ...,
-                 match: int = ..., transfers: int = ..., bytes: float = ...) -> None: ...
+                 "send", "recv", "collective", "optimizer_step", "load_state", "save_state",
+                 "kernel", "host"] = ..., stream: Literal["compute", "p2p", "collective"] = ...,
+                 location: Literal["none", "peer", "host_memory", "nvme", "cloud"] = ...,
+                 purpose: Literal["tensor_parallel", "sequence_parallel", "expert_parallel",
+                 "pipeline", "data_parallel", "zero", "state"] = ..., rank: int = ...,
+                 micro_batch: int = ..., segment: int = ..., samples: int = ..., inner: int = ...,
+                 buffers: int = ..., regions: int = ..., match: int = ..., transfers: int = ...,
+                 bytes: float = ...) -> None: ...
 
 class OptimizerTime(Record):
     """fixed + parameters x per_parameter."""
@@ -954,7 +956,7 @@ class PipelineInfo(Record):
 class Plan(Record):
     """How a job is laid over devices."""
 
-    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]
+    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v", "dualpipe_v"]
     virtual_stages: int
     communication: Communication
     redundancy: Literal["none", "next_stage"]
@@ -965,10 +967,11 @@ class Plan(Record):
     cluster_hash: str
     workload_hash: str
     def __init__(self, *, schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
-                 "zb_v"] = ..., virtual_stages: int = ..., communication: Communication = ...,
-                 redundancy: Literal["none", "next_stage"] = ..., optimizer: Literal["together",
-                 "staggered"] = ..., pipelines: list[Pipeline] = ...,
-                 predicted: Prediction | None = ..., planner: str = ..., cluster_hash: str = ...,
+                 "zb_v", "dualpipe_v"] = ..., virtual_stages: int = ...,
+                 communication: Communication = ..., redundancy: Literal["none",
+                 "next_stage"] = ..., optimizer: Literal["together", "staggered"] = ...,
+                 pipelines: list[Pipeline] = ..., predicted: Prediction | None = ...,
+                 planner: str = ..., cluster_hash: str = ...,
                  workload_hash: str = ...) -> None: ...
 
 class PlanDefect(Record):
@@ -1071,7 +1074,7 @@ class ProgramHeader(Record):
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
     optimizer: Literal["adam", "sgd"]
     seed: int
-    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]
+    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v", "dualpipe_v"]
     optimizer_start: Literal["together", "staggered"]
     collapsed: bool
     plan_hash: str
@@ -1082,8 +1085,8 @@ class ProgramHeader(Record):
                  "convolution"]] = ..., sequence_length: int = ..., global_batch: int = ...,
                  dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"] = ...,
                  optimizer: Literal["adam", "sgd"] = ..., seed: int = ...,
-                 schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
-                 "zb_v"] = ..., optimizer_start: Literal["together", "staggered"] = ...,
+                 schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v",
+                 "dualpipe_v"] = ..., optimizer_start: Literal["together", "staggered"] = ...,
                  collapsed: bool = ..., plan_hash: str = ..., cluster_hash: str = ...,
                  workload_hash: str = ...) -> None: ...
 
@@ -1119,12 +1122,14 @@ class RankBreakdown(Record):
 
     compute: int
     tensor_parallel: int
+    zero: int
     pipeline: int
     data_parallel: int
     optimizer: int
     bubble: int
-    def __init__(self, *, compute: int = ..., tensor_parallel: int = ..., pipeline: int = ...,
-                 data_parallel: int = ..., optimizer: int = ..., bubble: int = ...) -> None: ...
+    def __init__(self, *, compute: int = ..., tensor_parallel: int = ..., zero: int = ...,
+                 pipeline: int = ..., data_parallel: int = ..., optimizer: int = ...,
+                 bubble: int = ...) -> None: ...
 
 class RecoveryDecision(Record):
     """What a policy answers."""

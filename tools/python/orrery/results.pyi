@@ -172,6 +172,7 @@ class Evaluation(Result):
     synchronization_seconds: float | None
     compute_seconds: float
     tensor_parallel_seconds: float
+    zero_seconds: float
     pipeline_communication_seconds: float
     data_parallel_seconds: float
     optimizer_seconds: float
@@ -604,6 +605,7 @@ class Stage(Result):
     stage: int
     compute_seconds: float
     tensor_parallel_seconds: float
+    zero_seconds: float
     transfer_seconds: float
     bubble_seconds: float
 
