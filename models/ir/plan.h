@@ -13,14 +13,7 @@
 namespace orrery::ir {
 
 /// Order of forward and backward passes inside a pipeline.
-enum class ScheduleKind {
-  gpipe,
-  one_f_one_b,
-  interleaved_one_f_one_b,
-  zero_bubble,
-  zb_v,
-  dualpipe_v
-};
+enum class ScheduleKind { gpipe, one_f_one_b, interleaved_one_f_one_b, zero_bubble, zb_v };
 
 /// How activations cross from one stage to the next when both are tensor-parallel groups.
 enum class ActivationTransfer {

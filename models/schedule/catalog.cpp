@@ -7,7 +7,6 @@
 
 namespace orrery::models {
 
-extern const ScheduleEntry kDualPipeV;
 extern const ScheduleEntry kGpipe;
 extern const ScheduleEntry kInterleaved;
 extern const ScheduleEntry kOneFOneB;
@@ -15,19 +14,8 @@ extern const ScheduleEntry kZbV;
 extern const ScheduleEntry kZeroBubble;
 
 std::span<const ScheduleEntry* const> schedules() {
-  static constexpr std::array kCatalog = {&kGpipe,      &kOneFOneB, &kInterleaved,
-                                          &kZeroBubble, &kZbV,      &kDualPipeV};
+  static constexpr std::array kCatalog = {&kGpipe, &kOneFOneB, &kInterleaved, &kZeroBubble, &kZbV};
   return kCatalog;
-}
-
-int most_between(std::span<const StagePass> passes, ir::OpKind from, ir::OpKind to) {
-  int held = 0;
-  int most = 0;
-  for (const StagePass& pass : passes) {
-    if (pass.kind == from) most = std::max(most, ++held);
-    if (pass.kind == to) --held;
-  }
-  return most;
 }
 
 const char* ScheduleEntry::name() const { return ir::name_of(kind); }

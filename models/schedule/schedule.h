@@ -20,9 +20,6 @@ struct StagePass {
   auto operator<=>(const StagePass&) const = default;
 };
 
-/// Most passes of kind `from` that no pass of kind `to` has followed yet.
-int most_between(std::span<const StagePass> passes, ir::OpKind from, ir::OpKind to);
-
 /// What a schedule is asked about.
 struct ScheduleQuery {
   int stages = 1;

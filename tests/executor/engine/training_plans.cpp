@@ -40,7 +40,8 @@ class PlanMaker {
       : rng_(seed), even_(seed % 2 == 0), blocks_(workload.size()) {}
 
   ir::Plan make() {
-    plan_.schedule = static_cast<ir::ScheduleKind>(integer(0, 4));
+    const auto schedules = models::schedules();
+    plan_.schedule = schedules[as_size(integer(0, static_cast<int>(schedules.size()) - 1))]->kind;
     if (models::schedule_entry(plan_.schedule).uses_chunks) plan_.virtual_stages = 2;
     plan_.communication.activation_transfer = rng_.bernoulli(0.5)
                                                   ? ir::ActivationTransfer::leader_broadcast

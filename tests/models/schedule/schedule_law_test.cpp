@@ -232,30 +232,5 @@ TEST(InFlight, OfZbVIsAtMostWhat1F1BHoldsOnItsFirstStage) {
   }
 }
 
-TEST(Bubble, OfDualPipeVIsThatOfZeroBubbleOverChunksFromTwoMicroBatchesForEachStage) {
-  const ScheduleEntry& schedule = schedule_entry(ir::ScheduleKind::dualpipe_v);
-  const Durations equal = {1, 0, 1, 1};
-  for (int stages = 1; stages <= 16; ++stages) {
-    for (const int micro_batches : {2 * stages, 3 * stages, 4 * stages + 1, 8 * stages}) {
-      EXPECT_NEAR(*play(schedule, stages, micro_batches, 2, equal), 6 * micro_batches + stages - 1,
-                  1e-9);
-      const StageTime stage{Seconds{2}, Seconds{4}, Seconds{2}};
-      EXPECT_NEAR(
-          schedule.pipeline_time(std::vector<StageTime>(as_size(stages), stage), micro_batches, 2)
-              .value,
-          6 * micro_batches + stages - 1, 1e-9);
-    }
-  }
-}
-
-TEST(InFlight, OfDualPipeVIsTwoChunksForEachStageAndOneMore) {
-  const ScheduleEntry& schedule = schedule_entry(ir::ScheduleKind::dualpipe_v);
-  for (int stages = 1; stages <= 9; ++stages) {
-    for (int stage = 0; stage < stages; ++stage) {
-      EXPECT_EQ(schedule.in_flight({stages, stage, 5 * stages, 2}), 2 * stages + 1);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace orrery::models::schedule_law_test

@@ -80,7 +80,9 @@ std::string answers(const models::Cluster& cluster, const std::vector<Question>&
   const std::string said = in_child([&] {
     const models::Topology topology(cluster);
     const models::Workload workload = make_workload(4);
-    SimulatedTimers timers(cluster, topology, workload, make_job(), {}, {}, {.answers = store});
+    const models::Job job = make_job();
+    const ir::Profile profile;
+    SimulatedTimers timers(cluster, topology, workload, job, profile, {}, {.answers = store});
     ByteWriter out;
     for (const Question& each : asked) {
       models::put(out, timers.iterations().evaluate(each.plan, each.conditions));

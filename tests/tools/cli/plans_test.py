@@ -261,7 +261,7 @@ class Simulate(Case):
                     says=["--price: cluster 'hexiscale_case_study' has no GPU type 'A800'",
                           "--link: cluster 'hexiscale_case_study' has no link class 'nvlink9'"])
         self.refuse("simulate", HEXISCALE, *WHERE, "--without", "0",
-                    says="the plan uses device 0 (which --without leaves out; plan again)")
+                    says="the plan uses device 0, which --without leaves out (plan again)")
         self.refuse("simulate", HEXISCALE, *WHERE, "--without", "a801",
                     says="--without: 'a801' is neither a node nor a device")
 
