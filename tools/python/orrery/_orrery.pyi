@@ -13,12 +13,12 @@ class Allowed(Record):
     sequence_parallel: bool
     max_tensor_parallel: int
     max_micro_batch_size: int
-    schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v", "dualpipe_v"]]
+    schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]]
     def __init__(self, *, recompute: list[Literal["none", "selective", "full"]] = ...,
                  zero_stages: list[int] = ..., sequence_parallel: bool = ...,
                  max_tensor_parallel: int = ..., max_micro_batch_size: int = ...,
-                 schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v",
-                 "dualpipe_v"]] = ...) -> None: ...
+                 schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
+                 "zb_v"]] = ...) -> None: ...
 
 class Block(Record):
     """Work and bytes of a block, per sample."""
@@ -956,7 +956,7 @@ class PipelineInfo(Record):
 class Plan(Record):
     """How a job is laid over devices."""
 
-    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v", "dualpipe_v"]
+    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]
     virtual_stages: int
     communication: Communication
     redundancy: Literal["none", "next_stage"]
@@ -967,11 +967,10 @@ class Plan(Record):
     cluster_hash: str
     workload_hash: str
     def __init__(self, *, schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
-                 "zb_v", "dualpipe_v"] = ..., virtual_stages: int = ...,
-                 communication: Communication = ..., redundancy: Literal["none",
-                 "next_stage"] = ..., optimizer: Literal["together", "staggered"] = ...,
-                 pipelines: list[Pipeline] = ..., predicted: Prediction | None = ...,
-                 planner: str = ..., cluster_hash: str = ...,
+                 "zb_v"] = ..., virtual_stages: int = ..., communication: Communication = ...,
+                 redundancy: Literal["none", "next_stage"] = ..., optimizer: Literal["together",
+                 "staggered"] = ..., pipelines: list[Pipeline] = ...,
+                 predicted: Prediction | None = ..., planner: str = ..., cluster_hash: str = ...,
                  workload_hash: str = ...) -> None: ...
 
 class PlanDefect(Record):
@@ -1074,7 +1073,7 @@ class ProgramHeader(Record):
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
     optimizer: Literal["adam", "sgd"]
     seed: int
-    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v", "dualpipe_v"]
+    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]
     optimizer_start: Literal["together", "staggered"]
     collapsed: bool
     plan_hash: str
@@ -1085,8 +1084,8 @@ class ProgramHeader(Record):
                  "convolution"]] = ..., sequence_length: int = ..., global_batch: int = ...,
                  dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"] = ...,
                  optimizer: Literal["adam", "sgd"] = ..., seed: int = ...,
-                 schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v",
-                 "dualpipe_v"] = ..., optimizer_start: Literal["together", "staggered"] = ...,
+                 schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
+                 "zb_v"] = ..., optimizer_start: Literal["together", "staggered"] = ...,
                  collapsed: bool = ..., plan_hash: str = ..., cluster_hash: str = ...,
                  workload_hash: str = ...) -> None: ...
 
