@@ -202,6 +202,10 @@ class Launch {
       if (ending.failed_ns == 0) {
         if (until >= o_.settings.steps) {
           report_.result = LaunchReport::Result::completed;
+          if (g == 0 && !report_.steps.empty() && report_.steps.back().step < until) {
+            o_.say(fmt::format("steps {}-{} ended; their losses went with a connection",
+                               report_.steps.back().step + 1, until));
+          }
           return;
         }
         current = std::move(o_.switches.front().to);
