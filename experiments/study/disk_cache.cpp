@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "experiments/study/files.h"
@@ -154,30 +155,44 @@ DiskCache::~DiskCache() {
   if (connection_ && owner_ != getpid()) connection_->abandon();
 }
 
-/// What `use` returns for an open connection, or a default value if the file is left aside.
+void DiskCache::open() const {
+  if (connection_ && owner_ != getpid()) {
+    connection_->abandon();
+    connection_.reset();
+  }
+  if (connection_) return;
+  std::error_code error;
+  fs::create_directories(fs::path(path_).parent_path(), error);
+  if (error) throw SqliteError("cannot write " + path_ + ": " + error.message());
+  connection_ = std::make_unique<Connection>(path_, most_bytes_);
+  owner_ = getpid();
+}
+
+/// What `use` returns for an open connection, or a default value if the file is left aside. `use`
+/// may be called again when others held the file.
 template <class Use>
 auto DiskCache::guarded(const Use& use) const {
   using Result = decltype(use(*connection_));
-  if (aside_) return Result();
-  try {
-    if (connection_ && owner_ != getpid()) {
-      connection_->abandon();
-      connection_.reset();
+  const std::int64_t until = now() + std::int64_t{kPatienceMilliseconds} * 1000;
+  while (!aside_) {
+    std::string problem;
+    try {
+      open();
+      return use(*connection_);
+    } catch (const SqliteBusy& error) {
+      if (now() >= until) problem = error.what();
+    } catch (const SqliteError& error) {
+      problem = error.what();
     }
-    if (!connection_) {
-      std::error_code error;
-      fs::create_directories(fs::path(path_).parent_path(), error);
-      if (error) throw SqliteError("cannot write " + path_ + ": " + error.message());
-      connection_ = std::make_unique<Connection>(path_, most_bytes_);
-      owner_ = getpid();
-    }
-    return use(*connection_);
-  } catch (const SqliteError& error) {
-    aside_ = true;
     connection_.reset();
-    if (on_problem_) on_problem_(error.what());
-    return Result();
+    if (problem.empty()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      continue;
+    }
+    aside_ = true;
+    if (on_problem_) on_problem_(problem);
   }
+  return Result();
 }
 
 std::optional<std::string> DiskCache::find(const std::string& key) const {

@@ -42,6 +42,7 @@ class DiskCache final : public models::AnswerStore {
 
  private:
   class Connection;
+  void open() const;
   template <class Use>
   auto guarded(const Use& use) const;
 

@@ -33,7 +33,9 @@ void SqliteConnection::wait_at_most(int milliseconds) {
 }
 
 void SqliteConnection::fail() const {
-  throw SqliteError("cannot use " + path_ + ": " + sqlite3_errmsg(handle_));
+  const std::string message = "cannot use " + path_ + ": " + sqlite3_errmsg(handle_);
+  if ((sqlite3_errcode(handle_) & 0xff) == SQLITE_BUSY) throw SqliteBusy(message);
+  throw SqliteError(message);
 }
 
 SqliteStatement::SqliteStatement(SqliteConnection& connection, const std::string& sql)

@@ -17,6 +17,12 @@ struct SqliteError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Another process holds the file. SQLite says so at once, without waiting, where waiting could be
+/// for ever: as when two processes switch a new file to its write-ahead log.
+struct SqliteBusy : SqliteError {
+  using SqliteError::SqliteError;
+};
+
 /// Throws SqliteError. A connection must not be used, nor closed, in a fork of the process that
 /// opened it: abandon() it there.
 class SqliteConnection {
