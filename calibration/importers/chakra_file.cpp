@@ -1,14 +1,13 @@
 #include "calibration/importers/chakra_file.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/io/coded_stream.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "calibration/importers/chakra.pb.h"
-#include "models/base/check.h"
+#include "models/ir/delimited.h"
 
 namespace orrery::calibration {
 namespace {
@@ -17,28 +16,6 @@ constexpr const char* kChakraVersion = "1.0.0";
 constexpr const char* kDurationNs = "duration_ns";
 
 constexpr const char* kNarrow[] = {"comm_src", "comm_dst", "comm_tag", "comm_priority"};
-
-/// The next message; none if its length is wrong or reaches beyond the end.
-std::optional<std::string_view> next_message(std::string_view& rest) {
-  std::uint32_t length = 0;
-  std::size_t used = 0;
-  while (true) {
-    if (used == rest.size() || used == 5) return std::nullopt;
-    const auto byte = static_cast<std::uint8_t>(rest[used]);
-    length |= static_cast<std::uint32_t>(byte & 0x7f) << (7 * used);
-    ++used;
-    if ((byte & 0x80) == 0) break;
-  }
-  if (length > rest.size() - used) return std::nullopt;
-  const std::string_view message = rest.substr(used, length);
-  rest.remove_prefix(used + length);
-  return message;
-}
-
-template <class Message>
-bool parse_message(std::string_view bytes, Message& message) {
-  return message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
-}
 
 /// Whole numbers of every width, and flags; a real number only if it is whole.
 std::optional<std::int64_t> whole(const chakra::Attribute& attribute) {
@@ -105,17 +82,6 @@ void put_number(chakra::Attribute& out, const std::string& name, std::int64_t va
   }
 }
 
-template <class Message>
-void append_message(const Message& message, std::string& bytes) {
-  const std::size_t size = message.ByteSizeLong();
-  ORRERY_CHECK(size <= INT32_MAX, "one node of {} bytes", size);
-  std::uint8_t length[5];
-  const auto* end = google::protobuf::io::CodedOutputStream::WriteVarint32ToArray(
-      static_cast<std::uint32_t>(size), static_cast<std::uint8_t*>(length));
-  bytes.append(reinterpret_cast<const char*>(length), end - length);
-  ORRERY_CHECK(message.AppendToString(&bytes), "cannot serialize a node");
-}
-
 }  // namespace
 
 std::optional<std::int64_t> ChakraNode::number(const std::string& name) const {
@@ -137,16 +103,16 @@ std::variant<ChakraTrace, std::string> parse_chakra(std::string_view bytes) {
   std::string_view rest = bytes;
   ChakraTrace trace;
   chakra::TraceHead head;
-  const auto first = next_message(rest);
-  if (!first || !parse_message(*first, head)) return "is no Chakra execution trace";
+  const auto first = ir::take_message(rest);
+  if (!first || !ir::parse_message(*first, head)) return "is no Chakra execution trace";
   trace.version = head.version();
   take_attributes(head.attributes(), trace.numbers, nullptr);
   while (!rest.empty()) {
     const std::size_t at = bytes.size() - rest.size();
-    const auto message = next_message(rest);
+    const auto message = ir::take_message(rest);
     if (!message) return fmt::format("is cut off: the node at byte {} does not end", at);
     chakra::TraceNode node;
-    if (!parse_message(*message, node)) return fmt::format("has no node at byte {}", at);
+    if (!ir::parse_message(*message, node)) return fmt::format("has no node at byte {}", at);
     ChakraNode out;
     out.id = node.id();
     out.name = node.name();
@@ -167,7 +133,7 @@ std::string write_chakra(const ChakraTrace& trace) {
   chakra::TraceHead head;
   head.set_version(trace.version.empty() ? kChakraVersion : trace.version);
   for (const auto& [name, value] : trace.numbers) put_number(*head.add_attributes(), name, value);
-  append_message(head, bytes);
+  ir::append_message(bytes, head);
   for (const ChakraNode& node : trace.nodes) {
     chakra::TraceNode out;
     out.set_id(node.id);
@@ -184,7 +150,7 @@ std::string write_chakra(const ChakraTrace& trace) {
       attribute.set_name(name);
       attribute.set_text(value);
     }
-    append_message(out, bytes);
+    ir::append_message(bytes, out);
   }
   return bytes;
 }

@@ -188,7 +188,7 @@ class Launch {
       if (g > 0) record.add_event(now_ns(), "t_spawn", "ranks told, processes started");
       const Ending ending = supervise(record);
       if (g > 0) add_phases(record);
-      if (g > 0) tell_missing(record, last_step);
+      if (g > 0) tell_missing(last_step + 1, step_of_state(record));
       finish(record, current);
       last_step = std::max(record.last_step(last_step), std::int64_t{0});
       before = ending;
@@ -202,10 +202,7 @@ class Launch {
       if (ending.failed_ns == 0) {
         if (until >= o_.settings.steps) {
           report_.result = LaunchReport::Result::completed;
-          if (g == 0 && !report_.steps.empty() && report_.steps.back().step < until) {
-            o_.say(fmt::format("steps {}-{} ended; their losses went with a connection",
-                               report_.steps.back().step + 1, until));
-          }
+          if (!report_.steps.empty()) tell_missing(report_.steps.back().step + 1, until);
           return;
         }
         current = std::move(o_.switches.front().to);
@@ -370,17 +367,24 @@ class Launch {
     add("t_first_step", record.first_step_end(), "end of the first step");
   }
 
-  /// Steps whose state was found, but not all of whose losses were reported.
-  void tell_missing(const GenerationTracker& record, std::int64_t last_step) const {
-    std::int64_t loaded = 0;
+  /// The step after which the generation's ranks found a state.
+  static std::int64_t step_of_state(const GenerationTracker& record) {
+    std::int64_t found = 0;
     for (const std::string& detail : record.details("loaded")) {
       std::istringstream words(detail.substr(std::min(detail.size(), std::string("step ").size())));
       std::int64_t step = 0;
-      if (words >> step) loaded = std::max(loaded, step);
+      if (words >> step) found = std::max(found, step);
     }
-    if (loaded <= last_step) return;
-    o_.say(fmt::format("steps {}-{} were not repeated; their losses went with the lost ranks",
-                       last_step + 1, loaded));
+    return found;
+  }
+
+  /// Of steps that ended, but not all of whose losses came; once for each.
+  void tell_missing(std::int64_t first, std::int64_t last) {
+    first = std::max(first, told_missing_ + 1);
+    if (first > last) return;
+    told_missing_ = last;
+    o_.say(fmt::format("steps {}-{} ended, but their losses went with a rank or a connection",
+                       first, last));
   }
 
   void finish(const GenerationTracker& record, const NextProgram& current) {
@@ -454,6 +458,7 @@ class Launch {
   std::int64_t generation_ = 0;
   std::int64_t switched_after_ = 0;  ///< Of LostDevices.
   std::int64_t told_state_ = 0;      ///< Generation whose state was told; the first has none.
+  std::int64_t told_missing_ = 0;    ///< Last step whose loss was told to be missing.
   std::optional<std::int64_t> fault_ns_;
   LaunchReport report_;
 };

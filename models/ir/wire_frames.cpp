@@ -1,19 +1,16 @@
 #include "models/ir/wire_frames.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/io/coded_stream.h>
 
 #include <boost/crc.hpp>
 #include <cstring>
 #include <optional>
 
-#include "models/base/check.h"
+#include "models/ir/delimited.h"
 #include "models/ir/wire.pb.h"
 
 namespace orrery::ir {
 namespace {
-
-using google::protobuf::io::CodedOutputStream;
 
 constexpr char kMagic[] = "orrery";
 constexpr char kMark[] = "end";
@@ -24,23 +21,13 @@ std::uint32_t checksum(std::string_view bytes) {
   return static_cast<std::uint32_t>(crc.checksum());
 }
 
-void append_frame(std::string& bytes, const google::protobuf::MessageLite& message) {
-  const std::size_t size = message.ByteSizeLong();
-  ORRERY_CHECK(size <= INT32_MAX, "one message of {} bytes", size);
-  std::uint8_t length[5];
-  const auto* end = CodedOutputStream::WriteVarint32ToArray(static_cast<std::uint32_t>(size),
-                                                            static_cast<std::uint8_t*>(length));
-  bytes.append(reinterpret_cast<const char*>(length), end - length);
-  ORRERY_CHECK(message.AppendToString(&bytes), "cannot serialize {}", message.GetTypeName());
-}
-
 std::string header_frame(FileKind kind) {
   wire::FileHeader header;
   header.set_magic(kMagic);
   header.set_kind(kind.name);
   header.set_schema(kind.schema);
   std::string bytes;
-  append_frame(bytes, header);
+  append_message(bytes, header);
   return bytes;
 }
 
@@ -49,35 +36,17 @@ std::string end_frame(std::uint32_t crc) {
   end.set_mark(kMark);
   end.set_crc32(crc);
   std::string bytes;
-  append_frame(bytes, end);
+  append_message(bytes, end);
   return bytes;
-}
-
-/// Takes one message off the front of `rest`; none if its length is wrong or reaches too far.
-std::optional<std::string_view> take_frame(std::string_view& rest) {
-  std::uint32_t length = 0;
-  std::size_t used = 0;
-  while (true) {
-    if (used == rest.size() || used == 5) return std::nullopt;
-    const auto byte = static_cast<std::uint8_t>(rest[used]);
-    length |= static_cast<std::uint32_t>(byte & 0x7f) << (7 * used);
-    ++used;
-    if ((byte & 0x80) == 0) break;
-  }
-  if (length > rest.size() - used) return std::nullopt;
-  const std::string_view payload = rest.substr(used, length);
-  rest.remove_prefix(used + length);
-  return payload;
 }
 
 /// The checksum that the end of the file states, if it has one.
 std::optional<std::uint32_t> stated_checksum(std::string_view bytes, std::size_t end_size) {
   if (bytes.size() < end_size) return std::nullopt;
   std::string_view tail = bytes.substr(bytes.size() - end_size);
-  const auto payload = take_frame(tail);
+  const auto payload = take_message(tail);
   wire::End end;
-  if (!payload || !tail.empty() ||
-      !end.ParseFromArray(payload->data(), static_cast<int>(payload->size()))) {
+  if (!payload || !tail.empty() || !parse_message(*payload, end)) {
     return std::nullopt;
   }
   if (end.mark() != kMark || !end.has_crc32()) return std::nullopt;
@@ -89,7 +58,7 @@ std::optional<std::uint32_t> stated_checksum(std::string_view bytes, std::size_t
 FrameWriter::FrameWriter(FileKind kind) : bytes_(header_frame(kind)) {}
 
 void FrameWriter::add(const google::protobuf::MessageLite& message) {
-  append_frame(bytes_, message);
+  append_message(bytes_, message);
 }
 
 std::string FrameWriter::finish() {
@@ -101,10 +70,9 @@ std::variant<std::vector<std::string_view>, std::string> split_frames(std::strin
                                                                       FileKind kind) {
   if (bytes.empty()) return "is empty";
   std::string_view rest = bytes;
-  const auto first = take_frame(rest);
+  const auto first = take_message(rest);
   wire::FileHeader header;
-  if (!first || !header.ParseFromArray(first->data(), static_cast<int>(first->size())) ||
-      header.magic() != kMagic) {
+  if (!first || !parse_message(*first, header) || header.magic() != kMagic) {
     const bool begun = header_frame(kind).compare(0, bytes.size(), bytes) == 0;
     if (begun) return fmt::format("truncated after {} bytes", bytes.size());
     return fmt::format("is not a {} written by Orrery", kind.name);
@@ -126,7 +94,7 @@ std::variant<std::vector<std::string_view>, std::string> split_frames(std::strin
   }
   std::vector<std::string_view> chunks;
   while (!rest.empty()) {
-    const auto payload = take_frame(rest);
+    const auto payload = take_message(rest);
     if (!payload) return fmt::format("corrupted: chunk {} has no end", chunks.size());
     chunks.push_back(*payload);
   }
