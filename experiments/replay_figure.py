@@ -180,7 +180,7 @@ def losses(row, fastest):
 
 
 def draw_owed(arguments, rows, case, stem):
-    """What each place owes to: losses less those of the first, stacked, with the interval of their
+    """Why each is behind the first: losses less those of the first, stacked, with the interval of their
     sum over seeds."""
     policies = ranked([row for row in rows if row["case"] == case])
     if len(policies) < 2 or "background_ns" not in policies[0][1][0]:

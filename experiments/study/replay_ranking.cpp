@@ -93,6 +93,7 @@ Standing standing_of(const std::vector<const CsvRow*>& rows, const std::vector<s
   standing.policy = text(*rows.front(), "policy");
   standing.axes = axes_text(*rows.front(), axes);
   standing.seeds = rows.size();
+  standing.own_plan = text(*rows.front(), "own_plan");
   std::vector<double> rates;
   for (const CsvRow* row : rows) rates.push_back(rate(*row));
   standing.tokens_per_second = interval_of(rates, 0, fastest);
@@ -264,6 +265,8 @@ void describe(config::Visitor& v, Standing& standing) {
   v.required("axes", standing.axes, "");
   auto seeds = static_cast<std::int64_t>(standing.seeds);
   v.required("seeds", seeds, "");
+  v.optional("own_plan", standing.own_plan,
+             "why it did not begin with the plan that the others began with");
   v.required("tokens_per_second", standing.tokens_per_second, "");
   v.required("undisturbed_tokens_per_second", standing.undisturbed_tokens_per_second,
              "of the fastest plan of its replays, as if nothing happened");

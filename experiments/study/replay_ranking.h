@@ -53,6 +53,7 @@ struct Standing {
   std::string policy;
   std::string axes;       ///< "interval=600 restart=60"; "" without axes.
   std::size_t seeds = 0;  ///< That came to a result.
+  std::string own_plan;   ///< Why it did not begin with the common plan; "": it did, or none was.
   Interval tokens_per_second;
   /// Of the fastest undisturbed plan of its replays; mean.
   double undisturbed_tokens_per_second = 0;

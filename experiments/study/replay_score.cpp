@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "experiments/study/run_tasks.h"
@@ -48,8 +49,12 @@ ReplayScore score_of(const ReplayOutcome& outcome) {
         rounded(to_seconds(result.wall[index_of(bucket)]) / score.horizon);
   }
   for (const CheckpointTaken& level : outcome.checkpoints) {
-    score.checkpoints.push_back(
-        fmt::format("{} every {}", ir::name_of(level.location), interval_in_words(level.every)));
+    std::string words =
+        fmt::format("{} every {}", ir::name_of(level.location), interval_in_words(level.every));
+    std::replace(words.begin(), words.end(), '_', ' ');
+    const bool known = std::find(score.checkpoints.begin(), score.checkpoints.end(), words) !=
+                       score.checkpoints.end();  // Of other shards, or of a peer's memory.
+    if (!known) score.checkpoints.push_back(std::move(words));
   }
   return score;
 }

@@ -16,6 +16,7 @@
 #include "experiments/study/clock.h"
 #include "experiments/study/execute.h"
 #include "experiments/study/limits.h"
+#include "experiments/study/run_tasks.h"
 #include "experiments/study/version.h"
 #include "models/base/bytes.h"
 #include "models/base/check.h"
@@ -225,14 +226,34 @@ void keep_nodes(const ReplayCase& one, const std::optional<ir::Plan>& plan,
   }
 }
 
+/// Has the case's planner make the plan.
+LoadedReplayCase planned(LoadedReplayCase loaded, const models::AnswerStore* answers) {
+  RunTask task;
+  task.name = loaded.spec.planner->name.value;
+  task.run.cluster = loaded.cluster;
+  task.run.workload = loaded.workload;
+  task.run.profile = loaded.profile;
+  task.run.profile_hash = loaded.hashes.profile;
+  static_cast<TrainingInputs&>(task.run.spec) = loaded.spec;
+  task.run.spec.planner = loaded.spec.planner;
+  for (const models::Device& device : loaded.cluster.devices) {
+    task.run.devices.push_back(device.id);
+  }
+  RunReport report = run_tasks({task}, {}, answers).front();
+  if (report.plan) return with_plan(std::move(loaded), std::move(*report.plan));
+  loaded.no_plan = std::move(report.infeasible);
+  return loaded;
+}
+
 }  // namespace
 
 LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& folder,
-                                  const models::Library& library,
-                                  config::Diagnostics& diagnostics) {
+                                  const models::Library& library, config::Diagnostics& diagnostics,
+                                  const models::AnswerStore* answers) {
   const std::size_t before = diagnostics.problems().size();
   RunSpec spec;
   static_cast<TrainingInputs&>(spec) = one;
+  spec.planner = one.planner;
   spec.cluster = resolved(one.cluster, folder);
   spec.model = resolved(one.model, folder);
   LoadedRun run = load_run(spec, folder, library, diagnostics);
@@ -260,7 +281,8 @@ LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& fold
   } else if (diagnostics.problems().size() == before) {
     loaded.interruptions = loaded.traces.interruptions(share_in_use(loaded));
   }
-  return loaded;
+  const bool complete = diagnostics.problems().size() == before && loaded.traces.absent().empty();
+  return one.planner && complete ? planned(std::move(loaded), answers) : loaded;
 }
 
 LoadedReplayCase with_plan(LoadedReplayCase loaded, ir::Plan plan) {
@@ -290,8 +312,10 @@ Identity replay_identity(const LoadedReplayCase& loaded, ReplayRun run) {
 
 bool is_repeatable(const ReplayRun& run) {
   const auto& options = run.policy.value.options;
+  const std::optional<PlannerChoice>& planner = run.what.planner;
   return run.how.planning_time == PlanningTime::fixed &&
          !planners::names_python(run.policy.value.name) &&
+         !(planner && planners::names_python(planner->name.value)) &&
          std::none_of(options.begin(), options.end(),
                       [](const auto& option) { return planners::names_python(option.second); });
 }
@@ -335,23 +359,29 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
     searches.emplace(*answers, timers, loaded.spec.ignore_leaves, version_of_planners(policy));
   }
   const auto seen = std::make_shared<planners::InterruptionsSeen>();
-  const planners::PolicyInput input{.cluster = loaded.cluster,
-                                    .topology = topology,
-                                    .workload = loaded.workload,
-                                    .job = loaded.spec.job,
-                                    .profile = loaded.profile,
-                                    .evaluator = timers.evaluator(),
-                                    .interruptions_per_second = loaded.interruptions.per_second,
-                                    .plan = loaded.plan,
-                                    .seed = static_cast<std::uint64_t>(options.seed),
-                                    .searches = &outcome.work.searches,
-                                    .runtime = loaded.spec.runtime,
-                                    .seen = loaded.interruptions.per_second > 0 ? nullptr : seen,
-                                    .known_searches = searches ? &*searches : nullptr};
+  planners::PolicyInput input{.cluster = loaded.cluster,
+                              .topology = topology,
+                              .workload = loaded.workload,
+                              .job = loaded.spec.job,
+                              .profile = loaded.profile,
+                              .evaluator = timers.evaluator(),
+                              .interruptions_per_second = loaded.interruptions.per_second,
+                              .plan = loaded.plan,
+                              .seed = static_cast<std::uint64_t>(options.seed),
+                              .searches = &outcome.work.searches,
+                              .runtime = loaded.spec.runtime,
+                              .seen = loaded.interruptions.per_second > 0 ? nullptr : seen,
+                              .known_searches = searches ? &*searches : nullptr};
   outcome.simgrid = timers.simulator().effective_config();
   const Clock::time_point start = Clock::now();
   const ReplayPolicy measured = with_measured_phases(policy, loaded.profile);
   auto made = entry->make(input, options_of(measured));
+  if (const auto* unable = std::get_if<models::Infeasible>(&made);
+      unable != nullptr && loaded.plan && loaded.spec.planner) {
+    outcome.own_plan = *unable;
+    input.plan.reset();
+    made = entry->make(input, options_of(measured));
+  }
   outcome.seconds.planning = seconds_since(start) - simulating(timers);
   if (auto* infeasible = std::get_if<models::Infeasible>(&made)) {
     outcome.infeasible = std::move(*infeasible);
@@ -404,6 +434,13 @@ std::string in_words(const LoadedReplayCase& loaded) {
                                  job.sequence_length, loaded.traces.name());
   if (loaded.spec.horizon) {
     text += fmt::format(", {:.4g} days", loaded.spec.horizon->value / kSecondsPerDay);
+  }
+  if (loaded.spec.planner) {
+    const std::string& planner = loaded.spec.planner->name.value;
+    text += loaded.plan
+                ? fmt::format(", policies begin with {}'s plan", planner)
+                : fmt::format(", policies begin with plans of their own ({} finds none: {})",
+                              planner, loaded.no_plan->witness);
   }
   const ExpectedInterruptions& expected = loaded.interruptions;
   if (expected.per_second > 0) {

@@ -39,7 +39,9 @@ struct CheckpointTaken {
 
 struct ReplayOutcome {
   std::optional<models::Infeasible> infeasible;  ///< Why the policy cannot run here.
-  sim::ReplayResult result;                      ///< Meaningful without `infeasible`.
+  /// Why the policy began with a plan of its own and not with that of the case's planner.
+  std::optional<models::Infeasible> own_plan;
+  sim::ReplayResult result;  ///< Meaningful without `infeasible`.
   ReplayWork work;
   std::vector<CheckpointTaken> checkpoints;
   RunSeconds seconds;
@@ -63,15 +65,17 @@ struct LoadedReplayCase {
   models::Workload workload;
   ir::Profile profile;
   std::optional<ir::Plan> plan;
+  std::optional<models::Infeasible> no_plan;  ///< Why the case's planner found none.
   TraceSource traces;
   ExpectedInterruptions interruptions;  ///< Unknown without a trace.
   CaseHashes hashes;
 };
 
 /// Paths are seen from `folder`. All problems go to `diagnostics`; use the result only if there are
-/// none.
+/// none. Runs the case's planner, if there is one; `answers`: as for replay_once().
 LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& folder,
-                                  const models::Library& library, config::Diagnostics& diagnostics);
+                                  const models::Library& library, config::Diagnostics& diagnostics,
+                                  const models::AnswerStore* answers = nullptr);
 
 /// The case with this plan to begin with; it is valid on the cluster.
 LoadedReplayCase with_plan(LoadedReplayCase loaded, ir::Plan plan);

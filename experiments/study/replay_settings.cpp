@@ -47,7 +47,11 @@ void describe(config::Visitor& v, ReplayTrace& trace) {
 void describe(config::Visitor& v, ReplayCase& one) {
   describe_job(v, one);
   describe_profile(v, one);
-  v.optional("plan", one.plan, "plan file to begin with; absent: the policy's own");
+  v.optional("plan", one.plan,
+             "plan file to begin with; absent, and without `planner`: the policy's own");
+  v.optional("planner", one.planner,
+             "makes the plan that all policies begin with; one that cannot run it begins with its "
+             "own, and the result says so");
   v.required("trace", one.trace, "what happens to the cluster");
   v.optional("runtime", one.runtime,
              "what it takes to notice, to start, to connect and to plan, for every policy");
@@ -58,6 +62,9 @@ void describe(config::Visitor& v, ReplayCase& one) {
              "the like; absent: the generator's, or for a trace file what was seen so far");
   v.optional("ignore_leaves", one.ignore_leaves,
              "nodes of different leaves are simulated as interchangeable: for large clusters");
+  if (v.reading() && one.plan && one.planner) {
+    v.problem("planner", "`plan` and `planner` exclude each other");
+  }
   if (one.nodes) v.positive("nodes", *one.nodes);
   if (one.expected_mtbf) v.between("expected_mtbf", *one.expected_mtbf, kLeastTime, kLongestTime);
   if (one.horizon) v.between("horizon", *one.horizon, kLeastTime, kLongestTime);

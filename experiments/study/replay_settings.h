@@ -33,8 +33,11 @@ struct ReplayTrace {
 };
 
 /// What is replayed, whatever the policy.
-struct ReplayCase : TrainingInputs {  ///< `plan`: to begin with; none: the policy's own.
+struct ReplayCase : TrainingInputs {  ///< `plan`: to begin with.
   std::string name;  ///< In tables and figures; of the study's axis `case`, not a setting.
+  /// Makes the plan that all policies begin with, but those that cannot run it. With neither plan
+  /// nor planner each begins with its own.
+  std::optional<PlannerChoice> planner;
   ReplayTrace trace;
   models::Runtime runtime;
   std::optional<std::int64_t> nodes;  ///< The first ones of the cluster; none: all.

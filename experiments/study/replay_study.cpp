@@ -141,6 +141,7 @@ std::map<std::string, std::string> replay_inputs(const Study& study, const Point
       {"dtype", ir::name_of(one.job.dtype)},
       {"trace", one.trace.file ? one.trace.file->value : one.trace.generator->value},
       {"plan", one.plan ? one.plan->value : ""},
+      {"planner", one.planner ? one.planner->name.value : ""},
       {"profile", one.profile ? one.profile->value : ""},
       {"planning_time", name_of_enum(run.how.planning_time)},
       {"prices", name_of_enum(run.how.prices)},
@@ -157,24 +158,12 @@ std::map<std::string, std::string> replay_inputs(const Study& study, const Point
 
 std::vector<std::string> replay_columns(const Study& study) {
   std::vector<std::string> columns = {"run", "case", "policy", "policy_name", "options", "seed"};
-  const std::vector<std::string> inputs = {"cluster",
-                                           "model",
-                                           "global_batch",
-                                           "sequence_length",
-                                           "dtype",
-                                           "trace",
-                                           "plan",
-                                           "profile",
-                                           "planning_time",
-                                           "prices",
-                                           "background_transfers",
-                                           "version",
-                                           "study_hash",
-                                           "cluster_hash",
-                                           "workload_hash",
-                                           "trace_hash",
-                                           "plan_hash",
-                                           "profile_hash"};
+  const std::vector<std::string> inputs = {
+      "cluster",    "model",         "global_batch", "sequence_length",
+      "dtype",      "trace",         "plan",         "planner",
+      "profile",    "planning_time", "prices",       "background_transfers",
+      "version",    "study_hash",    "cluster_hash", "workload_hash",
+      "trace_hash", "plan_hash",     "profile_hash"};
   for (const std::string& axis : axis_names(study)) {
     const auto shows = [&](const std::vector<std::string>& known) {
       return std::find(known.begin(), known.end(), axis) != known.end();
@@ -182,7 +171,7 @@ std::vector<std::string> replay_columns(const Study& study) {
     if (!shows(columns) && !shows(inputs)) columns.push_back(axis);
   }
   columns.insert(columns.end(), inputs.begin(), inputs.end());
-  for (const char* name : {"status", "reason", "first_plan_problem", "horizon_ns"}) {
+  for (const char* name : {"status", "reason", "own_plan", "first_plan_problem", "horizon_ns"}) {
     columns.emplace_back(name);
   }
   for (const sim::Bucket bucket : buckets()) columns.push_back(wall_column(bucket));
@@ -214,6 +203,10 @@ RunSeconds fill_replay(const std::string& folder, const LoadedReplayCase& loaded
   write_text_file(folder + "/buckets.csv", buckets_csv(outcome.result));
   write_text_file(folder + "/interruptions.csv", interruptions_csv(outcome.result));
   Json summary = begin_summary(identity.hash(), outcome.infeasible);
+  summary["own_plan"] =
+      outcome.own_plan
+          ? fmt::format("{}: {}", outcome.own_plan->constraint, outcome.own_plan->witness)
+          : "";
   if (!outcome.infeasible) summary.update(result_json(outcome.result));
   summary["planner_searches"] = outcome.work.searches;
   summary["iterations_simulated"] = outcome.work.simulated;
@@ -235,8 +228,12 @@ std::string replay_in_words(const ReplayRun& run, const Point& point) {
 class ReplayCases {
  public:
   ReplayCases(const Study& study, const models::Library& library, TaskList& list,
-              config::Diagnostics& diagnostics)
-      : study_(study), library_(library), list_(list), diagnostics_(diagnostics) {}
+              const models::AnswerStore* answers, config::Diagnostics& diagnostics)
+      : study_(study),
+        library_(library),
+        list_(list),
+        answers_(answers),
+        diagnostics_(diagnostics) {}
 
   /// Null if it has problems, or if its data is not there: then it is skipped.
   std::shared_ptr<const LoadedReplayCase> load(const ReplayCase& one) {
@@ -245,7 +242,7 @@ class ReplayCases {
     if (!is_new) return known->second;
     config::Diagnostics found;
     auto loaded = std::make_shared<const LoadedReplayCase>(
-        load_replay_case(one, study_.folder, library_, found));
+        load_replay_case(one, study_.folder, library_, found, answers_));
     for (const config::Problem& each : found.problems()) {
       diagnostics_.add(each.at, each.what, each.hint);
     }
@@ -262,6 +259,7 @@ class ReplayCases {
   const Study& study_;
   const models::Library& library_;
   TaskList& list_;
+  const models::AnswerStore* answers_;
   config::Diagnostics& diagnostics_;
   std::map<std::string, std::shared_ptr<const LoadedReplayCase>> cases_;
 };
@@ -270,7 +268,7 @@ TaskList replay_tasks(const Study& study, std::vector<Point> points, const model
                       const RunnerOptions& options, config::Diagnostics& diagnostics) {
   TaskList list;
   list.columns = replay_columns(study);
-  ReplayCases cases(study, library, list, diagnostics);
+  ReplayCases cases(study, library, list, options.answers.get(), diagnostics);
   DistinctProblems distinct(diagnostics);
   std::set<std::string> checked;
   const auto check = [](const ReplayRun& run, config::Diagnostics& found) {

@@ -66,7 +66,7 @@ std::string ranking(const std::vector<experiments::RunReport>& reports,
       .number("judged")
       .number("own choice s")
       .number("tokens/s");
-  table.number("MFU").column("fullest GPU").number("$/M tokens").number("work");
+  table.number("MFU").column("peak memory (worst GPU)").number("$/M tokens").number("work");
   table.column("verdict");
   for (const experiments::RunReport* report : order) {
     const auto& search = report->search;

@@ -41,7 +41,10 @@ void describe(config::Visitor& v, ReplaySettings& settings) {
   v.optional("seeds", settings.seeds,
              "how many traces are drawn, or their seeds (1,2,5); default: 5, of a trace file 1. "
              "Searches draw from them, too");
-  v.optional("plan", settings.plan, "plan file to begin with; default: the policy's own plan");
+  v.optional("plan", settings.plan, "plan file that all policies begin with");
+  v.optional("planner", settings.planner,
+             "makes the plan that all policies begin with, or own: each with a plan of its own; "
+             "default: megatron_grid where policies are compared, own for a single one");
   v.optional("expected_mtbf", settings.expected_mtbf,
              "mean time between interruptions that policies count on, as in \"3 h\" (checkpoint "
              "intervals, liveput); default: the generator's rate, or for a trace file what was "

@@ -29,6 +29,10 @@ constexpr Days kDefaultDays{54};  ///< Of a generated trace: the Llama 3 snapsho
 constexpr std::int64_t kMostSeeds = 100'000;
 /// Of drawn traces: fewer say little of what is left to chance.
 constexpr std::int64_t kDefaultSeeds = 5;
+/// Makes the first plan where policies are compared: its plans are uniform, so that nearly all run
+/// them.
+constexpr const char* kDefaultPlanner = "megatron_grid";
+constexpr const char* kOwnPlans = "own";
 
 std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& args,
                                                        Diagnostics& diagnostics) {
@@ -118,6 +122,7 @@ void refuse_case_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   refuse(args.repeat, "--repeat");
   refuse(!args.settings.empty(), "--set");
   refuse(args.plan.has_value(), "--plan");
+  refuse(args.planner.has_value(), "--planner");
 }
 
 std::vector<Value> as_values(const std::vector<config::Located<ReplayPolicy>>& policies) {
@@ -182,12 +187,20 @@ Study study_of_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   if (args.job.scale_profile) {
     settings.append("scale_profile", text_value(*args.job.scale_profile, "--scale-profile"));
   }
+  const std::vector<config::Located<ReplayPolicy>> policies = policies_of(args, diagnostics);
   if (args.plan) settings.append("plan", text_value(*args.plan, "--plan"));
+  const bool compares = experiments::expand_policies(policies).size() > 1 && !args.plan;
+  const std::string planner = args.planner.value_or(compares ? kDefaultPlanner : kOwnPlans);
+  if (planner != kOwnPlans) {
+    Value choice = Value::map({}, at_flag("--planner"));
+    choice.append("name", text_value(planner, "--planner"));
+    settings.append("planner", std::move(choice));
+  }
   settings.append("trace", trace_of(args, diagnostics));
   Value name = Value::map({});
   name.append("name", Value::scalar(short_name(cluster) + "/" + short_name(model)));
   study.set_axis("case", {std::move(name)});
-  study.set_axis("policy", as_values(policies_of(args, diagnostics)));
+  study.set_axis("policy", as_values(policies));
   const std::int64_t seeds = args.generate ? kDefaultSeeds : 1;  // A file is one trace.
   study.seeds = {{}, at_flag("--seeds")};
   for (std::int64_t seed = 0; seed < seeds; ++seed) study.seeds.value.push_back(seed);

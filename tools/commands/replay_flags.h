@@ -35,6 +35,7 @@ struct ReplaySettings {
   std::optional<experiments::Prices> prices;
   std::optional<experiments::BackgroundTransfers> background_transfers;
   std::optional<std::string> plan;
+  std::optional<std::string> planner;  ///< Of the first plan, or "own".
   SweepSettings sweep;
 };
 

@@ -67,8 +67,8 @@ std::string shown(const Standing& standing) {
                                : fmt::format("{} {}", standing.policy, standing.axes);
 }
 
-/// Stall: everything but training and what was rolled back.
-double stall(const Standing& standing) {
+/// Everything but training and what was rolled back.
+double downtime(const Standing& standing) {
   double share = 0;
   for (const sim::Bucket bucket :
        {sim::Bucket::checkpoint, sim::Bucket::detect, sim::Bucket::decide, sim::Bucket::move_state,
@@ -101,12 +101,13 @@ bool plans_differ(const std::vector<Standing>& standings) {
   return most->undisturbed_tokens_per_second > kNoticed * least->undisturbed_tokens_per_second;
 }
 
-std::string ranking_table(const std::vector<Standing>& standings) {
+/// `common`: the policies began with one plan.
+std::string ranking_table(const std::vector<Standing>& standings, bool common) {
   Table table;
   table.number("#").column("policy").number("tokens/s").number("undisturbed");
-  table.number("behind %").number("goodput %");
-  table.number("ETTR %").number("tokens, billion").number("$/M tokens").number("interruptions");
-  table.number("stall %").number("lost iterations");
+  table.number("slower than best, %").number("goodput %");
+  table.number("ETTR %").number("billion tokens").number("$/M tokens").number("interruptions");
+  table.number("downtime %").number("lost iterations");
   std::size_t place = 0;
   bool ties = false;
   for (const Standing& standing : standings) {
@@ -118,20 +119,27 @@ std::string ranking_table(const std::vector<Standing>& standings) {
                place == 1 ? "" : interval_cell(standing.behind, 100, 2),
                interval_cell(standing.goodput, 100, 2), interval_cell(standing.ettr, 100, 2),
                grouped(standing.tokens * 1e-9, 3), grouped(standing.dollars_per_million, 3),
-               grouped(standing.interruptions, 1), grouped(100 * stall(standing), 2),
+               grouped(standing.interruptions, 1), grouped(100 * downtime(standing), 2),
                grouped(standing.lost_iterations, 1)});
   }
   std::string text = table.text(0, colors());
   if (plans_differ(standings)) {
+    text += common
+                ? "All begin with one plan; those that they come to later differ (undisturbed: "
+                  "tokens/s of the fastest plan of each, as if nothing happened)\n"
+                : "Policies begin with different plans (undisturbed: tokens/s of the fastest plan "
+                  "of each, as if nothing happened), so that the order is of plans, too; --planner "
+                  "gives all the same one\n";
+  }
+  for (const Standing& standing : standings) {
+    if (standing.own_plan.empty()) continue;
     text +=
-        "Policies begin with different plans (undisturbed: tokens/s of the fastest plan of "
-        "each, as if nothing happened), so that the order is of plans, too; --plan gives all the "
-        "same one\n";
+        fmt::format("{} begins with a plan of its own: {}\n", shown(standing), standing.own_plan);
   }
   if (ties) {
     text +=
-        "~ not told from the one before: the interval of their difference, seed by seed, holds "
-        "0\n";
+        "~ not statistically distinguishable from the row above: the interval of their "
+        "difference, seed by seed, holds 0\n";
   }
   return text;
 }
@@ -156,7 +164,8 @@ std::string bucket_table(const std::vector<Standing>& standings) {
   return table.text(0, colors());
 }
 
-/// What each place owes to: points of the fastest undisturbed plan's throughput behind the first.
+/// Why each is behind the first: points of the fastest undisturbed plan's throughput behind the
+/// first.
 std::string owed_table(const std::vector<Standing>& standings) {
   Table table;
   table.column("policy").number("behind");
@@ -192,9 +201,11 @@ std::string unable_text(const PolicyRanking& ranking, const std::string& name, b
 std::string work_text(const StudyResult& result, const PolicyRanking& ranking) {
   const double rest = result.total_seconds - result.planning_seconds - result.evaluation_seconds;
   return fmt::format(
-      "replay {}, planning {} ({} searches), new iterations {} ({} simulated of {} asked for)\n",
-      duration(std::max(rest, 0.0)), duration(result.planning_seconds), ranking.searches,
-      duration(result.evaluation_seconds), ranking.iterations_simulated, ranking.iterations_asked);
+      "took {} to plan ({}), {} to simulate {} ({} asked for), {} to replay\n",
+      duration(result.planning_seconds),
+      ranking.searches == 1 ? "1 search" : fmt::format("{} searches", ranking.searches),
+      duration(result.evaluation_seconds), counted(ranking.iterations_simulated, "iteration"),
+      ranking.iterations_asked, duration(std::max(rest, 0.0)));
 }
 
 std::string replays_done(const StudyResult& result) {
@@ -269,10 +280,11 @@ std::string replay_text(const Study& study, const StudyResult& result,
     if (standings.empty() && unable.empty() && failed.empty()) continue;
     text += run->about + "\n\n";
     if (!standings.empty()) {
-      text += section(ranking_title(*run, standings.front().seeds), ranking_table(standings));
+      text += section(ranking_title(*run, standings.front().seeds),
+                      ranking_table(standings, !run->inputs.at("plan_hash").empty()));
       text += fmt::format("\n{}\n", section("Where the wall time goes", bucket_table(standings)));
       if (standings.size() > 1) {
-        text += section("What each place owes to", owed_table(standings)) + "\n";
+        text += section("Why each is behind the first", owed_table(standings)) + "\n";
       }
     }
     if (!unable.empty()) text += section("Cannot run here", unable) + "\n";

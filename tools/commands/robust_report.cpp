@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
@@ -72,7 +74,7 @@ std::string judged_table(const RobustResult& result) {
 std::string candidates_table(const RobustResult& result) {
   Table table;
   table.column("policy").column("plan").number("spare nodes").column("interval");
-  table.number("replays").number("tokens/s").number("behind, %");
+  table.number("replays").number("tokens/s").number("slower than best, %");
   for (std::size_t i = 0; i < result.candidates.size() && i < kCandidatesShown; ++i) {
     const RobustCandidate& one = result.candidates[i];
     table.row({one.policy, one.plan, std::to_string(one.spare_nodes), interval_name(one.interval),
@@ -175,11 +177,13 @@ std::string robust_text(const RobustResult& result) {
   std::string text = head(result) + "\n";
   text +=
       section(fmt::format("Judged on {} other traces", result.best->replays), judged_table(result));
-  text += "Checkpoints of the chosen: " + checkpoints_text(*result.best) + "\n";
-  text +=
-      "\n" + section(fmt::format("Candidates, after {} replays{}", result.replays,
-                                 result.settled ? ": the first is told from all finalists" : ""),
-                     candidates_table(result));
+  text += "Checkpoints of the choice: " + checkpoints_text(*result.best) + "\n";
+  text += "\n" + section(fmt::format(
+                             "Candidates, after {} replays{}", result.replays,
+                             result.settled
+                                 ? ": the first is statistically distinguishable from all finalists"
+                                 : ""),
+                         candidates_table(result));
   return text + rest_text(result);
 }
 
@@ -196,13 +200,15 @@ std::string advice_text(const RobustResult& result) {
                       interval_name(best.interval)) +
           alternatives_text(result, "interval", "", 4);
   text += fmt::format(
-      "\n(Below each choice: {} that the best with another one has, on the traces "
-      "that chose.)\n",
+      "\nBelow each choice: its best alternatives, and how many {} fewer they come to on the "
+      "traces of the search.\n",
       objective_name(result));
-  text += fmt::format("\nExpect {} tokens/s ({} undisturbed), {} interruptions in {}",
-                      interval_cell(best.tokens_per_second, 1, 0),
-                      grouped(best.undisturbed_tokens_per_second, 0),
-                      grouped(best.interruptions, 1), duration(result.horizon.value));
+  text += fmt::format(
+      "\nExpected, over {} traces that the search has not seen: {} tokens/s "
+      "({} undisturbed), {} interruptions in {}",
+      best.replays, interval_cell(best.tokens_per_second, 1, 0),
+      grouped(best.undisturbed_tokens_per_second, 0), grouped(best.interruptions, 1),
+      duration(result.horizon.value));
   if (best.dollars_per_day > 0) {
     text += fmt::format(", {} a day, {} in all, {} tokens per dollar", money(best.dollars_per_day),
                         money(best.dollars_per_day * result.horizon.value / kDay),
@@ -210,17 +216,21 @@ std::string advice_text(const RobustResult& result) {
   } else {
     text += "; no dollars: a GPU type has no price (--price)";
   }
-  text += fmt::format("; of {} traces that did not choose it.\n", best.replays);
+  text += ".\n";
   if (result.gain) {
-    text += fmt::format("Over the fastest plan with the best policy for it: {} % {}.\n",
+    text += fmt::format("That is {} % {} more than the fastest plan with the best policy for it.\n",
                         share_cell(*result.gain), objective_name(result));
   }
+  std::vector<std::pair<std::string, double>> wall(best.wall.begin(), best.wall.end());
+  std::stable_sort(wall.begin(), wall.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string shares;
-  for (const auto& [bucket, share] : best.wall) {
+  for (auto& [bucket, share] : wall) {
     if (share < 5e-4) continue;
+    std::replace(bucket.begin(), bucket.end(), '_', ' ');
     shares += fmt::format("{}{} {:.1f} %", shares.empty() ? "" : ", ", bucket, 100 * share);
   }
-  text += "Time: " + shares + "\n";
+  text += "Where the time goes: " + shares + "\n";
   return text + rest_text(result);
 }
 

@@ -199,8 +199,8 @@ class Replay(Case):
 
     def test_flags_and_file_give_the_same_tokens(self):
         by_file = self.replayed(".", "--days", "0.02", "--seeds", "1,2")
-        by_flags = self.replayed(*self.FLAGS, "--policy", "checkpoint_restart,torchft", "--seeds",
-                                 "1,2")
+        by_flags = self.replayed(*self.FLAGS, "--policy", "checkpoint_restart,torchft", "--planner",
+                                 "own", "--seeds", "1,2")
         tokens = [{each["policy"]: each["tokens"] for each in found["ranking"]}
                   for found in (by_file, by_flags)]
         self.assertEqual(len(tokens[0]), 2)
@@ -221,6 +221,32 @@ class Replay(Case):
                 1 - each["tokens_per_second"]["mean"] / rates[0]))
         for each in found["unable"]:
             self.assertTrue(each["reason"])
+
+    def test_policies_that_are_compared_begin_with_one_plan(self):
+        """Bamboo, whose shadows need a next stage, cannot begin with plans of one stage."""
+        def runs(*args):
+            found = self.replayed(*self.FLAGS, "--seeds", "1", *args)
+            return {row["policy"]: row for row in rows_of(self.folder / found["runs_csv"])}
+        grid = runs("--policy", "parcae,torchft")
+        self.assertEqual({row["planner"] for row in grid.values()}, {"megatron_grid"})
+        self.assertEqual(grid["parcae"]["plan_hash"], grid["torchft"]["plan_hash"])
+        both = runs("--policy", "checkpoint_restart,parcae,bamboo", "--planner", "deepspeed")
+        self.assertEqual({row["planner"] for row in both.values()}, {"deepspeed"})
+        self.assertEqual({policy: bool(row["own_plan"]) for policy, row in both.items()},
+                         {"checkpoint_restart": False, "parcae": False, "bamboo": True})
+        for row in (runs("--policy", "parcae")["parcae"],
+                    runs("--policy", "parcae,torchft", "--planner", "own")["parcae"]):
+            self.assertEqual((row["planner"], row["plan_hash"], row["own_plan"]), ("", "", ""))
+        shown = self.replay(*self.FLAGS, "--seeds", "1", "--policy", "parcae,bamboo", "--planner",
+                            "deepspeed")
+        self.assertIn("policies begin with deepspeed's plan", shown)
+        self.assertIn("bamboo begins with a plan of its own: ", shown)
+        none = self.replay(*self.FLAGS, "--seeds", "1", "--policy", "gemini", "--planner", "fsdp")
+        self.assertIn("policies begin with plans of their own (fsdp finds none: ", none)
+        self.refuse_replay(*self.FLAGS, "--planner", "metiss", says="unknown planner 'metiss'")
+        self.refuse_replay(*self.FLAGS, "--planner", "metis", "--plan", "plan.yaml",
+                           says="`plan` and `planner` exclude each other")
+        self.refuse_replay(".", "--planner", "metis", says="--planner: the file . says it")
 
     def test_all_policies_have_the_runtime_that_the_flags_name(self):
         tokens = []
@@ -261,8 +287,8 @@ class Replay(Case):
 
     def test_work_and_time_are_printed_apart(self):
         self.assertRegex(self.replay(".", "--results", "r"),
-                         r"replay .*, planning .* \(\d+ search(es)?\), new iterations .* "
-                         r"\(\d+ simulated of \d+ asked for\)")
+                         r"took .* to plan \(\d+ search(es)?\), .* to simulate \d+ iterations? "
+                         r"\(\d+ asked for\), .* to replay")
 
     def test_shards_add_up(self):
         done = [self.replayed(".", "--shard", f"{i}/2")["done"] for i in (1, 2)]

@@ -614,6 +614,7 @@ class Standing(Result):
     policy: str
     axes: str
     seeds: int
+    own_plan: str
     tokens_per_second: Interval
     undisturbed_tokens_per_second: float
     goodput: Interval
