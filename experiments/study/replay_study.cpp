@@ -203,10 +203,9 @@ RunSeconds fill_replay(const std::string& folder, const LoadedReplayCase& loaded
   write_text_file(folder + "/buckets.csv", buckets_csv(outcome.result));
   write_text_file(folder + "/interruptions.csv", interruptions_csv(outcome.result));
   Json summary = begin_summary(identity.hash(), outcome.infeasible);
-  summary["own_plan"] =
-      outcome.own_plan
-          ? fmt::format("{}: {}", outcome.own_plan->constraint, outcome.own_plan->witness)
-          : "";
+  summary["own_plan"] = outcome.own_plan ? fmt::format("{}: {}", outcome.own_plan->constraint,
+                                                       outcome.own_plan->witness)
+                                         : "";
   if (!outcome.infeasible) summary.update(result_json(outcome.result));
   summary["planner_searches"] = outcome.work.searches;
   summary["iterations_simulated"] = outcome.work.simulated;
