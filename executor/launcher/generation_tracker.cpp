@@ -45,7 +45,7 @@ void GenerationTracker::take(const std::string& rest, const std::string& value) 
     steps_[first][m] = step_report_from(value);
   } else if (kind == "status") {
     statuses_[m] = from_message<MemberStatus>(value, rest);
-  } else if (kind == "event") {
+  } else if (kind == "event" && seen_.insert(rest).second) {
     events_.push_back({m, from_message<EventReport>(value, rest)});
   }
 }

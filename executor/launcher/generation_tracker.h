@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ class GenerationTracker {
   GenerationTracker(const ir::Program& program, std::int64_t number,
                     std::vector<std::int32_t> members, std::int64_t origin_ns);
 
-  /// A message below g/<g>/out/ (messages.h). Throws std::runtime_error if it cannot be read.
+  /// A message below g/<g>/out/ (messages.h), which may come twice. Throws std::runtime_error if it
+  /// cannot be read.
   void take(const std::string& rest, const std::string& value);
   void add_event(std::int64_t launcher_ns, const std::string& kind, const std::string& detail);
 
@@ -68,6 +70,7 @@ class GenerationTracker {
   std::map<std::int64_t, Reports> steps_;
   std::int64_t given_ = -1;
   std::vector<Event> events_;
+  std::set<std::string> seen_;  ///< Keys of events: a message may come twice.
 };
 
 }  // namespace orrery::executor

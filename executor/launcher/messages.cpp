@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <string_view>
@@ -12,6 +13,13 @@
 #include "models/ir/wire.h"
 
 namespace orrery::executor {
+namespace {
+
+/// That one message may break before its launcher counts as gone.
+constexpr int kMostConnections = 3;
+constexpr std::chrono::milliseconds kReconnect{5'000};
+
+}  // namespace
 
 /// In hexadecimal digits: a run that diverges has losses that files do not take for numbers.
 static void describe(config::Visitor& v, SampleLoss& loss) {
@@ -92,7 +100,10 @@ std::string boot_id() {
 }
 
 Reporter::Reporter(const Endpoint& store, const std::string& token)
-    : client_(store, token), thread_([this] { run(); }) {}
+    : store_(store),
+      token_(token),
+      client_(std::in_place, store, token),
+      thread_([this] { run(); }) {}
 
 Reporter::~Reporter() {
   {
@@ -126,21 +137,29 @@ void Reporter::run() {
     queue_.pop_front();
     busy_ = true;
     lock.unlock();
-    bool failed = false;
-    try {
-      client_.set(key, value);
-    } catch (const TransportError&) {
-      // The launcher is gone: the watcher of the process ends it.
-      failed = true;
-    }
+    const bool sent = send(key, value);
     lock.lock();
     busy_ = false;
-    if (failed) {
+    if (!sent) {
       broken_ = true;
       queue_.clear();
     }
     changed_.notify_all();
   }
+}
+
+bool Reporter::send(const std::string& key, const std::string& value) {
+  for (int failures = 0; failures < kMostConnections; ++failures) {
+    try {
+      if (!client_) client_.emplace(store_, token_, kReconnect);
+      client_->set(key, value);
+      return true;
+    } catch (const TransportError&) {
+      client_.reset();
+    }
+  }
+  // The launcher is gone: the watcher of the process ends it.
+  return false;
 }
 
 }  // namespace orrery::executor

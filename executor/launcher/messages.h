@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -91,6 +92,8 @@ void describe(config::Visitor& v, EventReport& event);
 std::string boot_id();
 
 /// Posts to the store from a thread of its own, in order, so that training does not wait for it.
+/// What a connection was given last when it broke is sent again on a new one, so that the launcher
+/// may see a message twice.
 class Reporter {
  public:
   Reporter(const Endpoint& store, const std::string& token);
@@ -101,8 +104,12 @@ class Reporter {
 
  private:
   void run();
+  /// False: the store is gone.
+  bool send(const std::string& key, const std::string& value);
 
-  StoreClient client_;
+  Endpoint store_;
+  std::string token_;
+  std::optional<StoreClient> client_;  ///< Of the thread, which renews it.
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::pair<std::string, std::string>> queue_;

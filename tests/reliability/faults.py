@@ -1,4 +1,5 @@
-"""Commands under faults.cpp: how they are started, watched and judged."""
+"""Commands under faults.cpp: how they are started, watched, judged and counted."""
+import csv
 import os
 import pathlib
 import shutil
@@ -23,7 +24,27 @@ def add_arguments(parser):
     parser.add_argument("--only", type=int, help="this trial alone")
     parser.add_argument("--program", default=build / "tools/orrery")
     parser.add_argument("--shim", default=build / "tests/reliability/liborrery_faults.so")
-    parser.add_argument("--table", type=pathlib.Path, help="CSV of what ran")
+    parser.add_argument("--table", type=pathlib.Path, help="CSV of what ran, added to what it has")
+
+
+def report(counts, keys, columns, table):
+    """Prints how often each of `columns` came by key (a tuple of `keys`), and adds it to `table`."""
+    head = [*keys, *columns]
+    for row in [head] + [[*key, *(counts[key][column] for column in columns)]
+                         for key in sorted(counts)]:
+        print("".join(f"{cell!s:>14}" for cell in row))
+    if not table:
+        return
+    if table.exists():
+        with table.open(newline="") as file:
+            for row in csv.DictReader(file):
+                count = counts[tuple(row[key] for key in keys)]
+                for column in columns:
+                    count[column] += int(row[column])
+    with table.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(
+            [head] + [[*key, *(counts[key][column] for column in columns)]
+                      for key in sorted(counts)])
 
 
 def state_of(pid):

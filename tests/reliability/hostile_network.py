@@ -125,32 +125,26 @@ def main():
     args = parser.parse_args()
     runner = Training(str(args.program), args.shim)
     counts = collections.defaultdict(collections.Counter)
-    failures = trials = 0
+    failures = 0
     until = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
     try:
         for number in range(args.trials) if args.only is None else [args.only]:
             if time.monotonic() > until:
                 break
             kinds, what, outcome, problems = runner.trial(random.Random(f"{args.seed} {number}"))
-            trials += 1
             for kind in kinds + ["all"]:
-                counts[kind]["runs"] += 1
-                counts[kind][outcome] += 1
-                counts[kind]["failures"] += bool(problems)
+                counts[kind,]["runs"] += 1
+                counts[kind,][outcome] += 1
+                counts[kind,]["failures"] += bool(problems)
             if problems:
                 failures += 1
                 print(f"FAILED --seed {args.seed} --only {number}: {what}: " + "; ".join(problems),
                       flush=True)
     finally:
         runner.close()
-    columns = ["runs", "undisturbed", "recovered", "said why", "launcher died", "failures"]
-    rows = [["fault"] + columns]
-    rows += [[kind, *(counts[kind][column] for column in columns)] for kind in sorted(counts)]
-    for row in rows:
-        print("".join(f"{cell!s:>14}" for cell in row))
-    if args.table:
-        with args.table.open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
+    faults.report(counts, ["fault"],
+                  ["runs", "undisturbed", "recovered", "said why", "launcher died", "failures"],
+                  args.table)
     return 1 if failures else 0
 
 

@@ -236,14 +236,8 @@ def main():
                           + "; ".join(problems), flush=True)
     finally:
         runner.close()
-    columns = ["trials", "ended well", "said why", "killed", "failures"]
-    rows = [["command", "fault"] + columns]
-    rows += [[*key, *(counts[key][column] for column in columns)] for key in sorted(counts)]
-    for row in rows:
-        print("".join(f"{cell!s:>13}" for cell in row))
-    if args.table:
-        with args.table.open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
+    faults.report(counts, ["command", "fault"],
+                  ["trials", "ended well", "said why", "killed", "failures"], args.table)
     return 1 if failures else 0
 
 

@@ -7,10 +7,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <map>
+#include <memory>
 #include <set>
 #include <thread>
 
 #include "executor/launcher/agent.h"
+#include "executor/launcher/messages.h"
 #include "executor/net/handshake.h"
 #include "executor/net/store.h"
 #include "tests/executor/launcher/runs.h"
@@ -40,6 +43,21 @@ TEST(HardUse, TwoLaunchersOnOnePortAreTold) {
   } catch (const TransportError& error) {
     EXPECT_NE(std::string(error.what()).find("in use"), std::string::npos) << error.what();
   }
+}
+
+TEST(HardUse, AReportWhoseConnectionBreaksIsSentAgain) {
+  auto store = std::make_unique<StoreServer>(Listener("", 0), "token");
+  const Endpoint endpoint{"127.0.0.1", store->port()};
+  Reporter reporter(endpoint, "token");
+  reporter.post("first", "1");
+  reporter.drain();
+  store.reset();  // With all its connections.
+  store = std::make_unique<StoreServer>(Listener("", endpoint.port), "token");
+  reporter.post("second", "2");
+  reporter.post("third", "3");
+  reporter.drain();
+  const std::map<std::string, std::string> expected = {{"second", "2"}, {"third", "3"}};
+  EXPECT_EQ(StoreClient(endpoint, "token").list(""), expected);
 }
 
 TEST(HardUse, AnAgentWithAWrongTokenIsRefused) {
