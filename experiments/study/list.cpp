@@ -1,11 +1,13 @@
 #include "experiments/study/list.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -78,6 +80,22 @@ std::vector<ClusterRow> clusters_known(const models::Library& known, Diagnostics
   return rows;
 }
 
+std::vector<ProfileRow> profiles_known(const models::Library& known, Diagnostics& diagnostics) {
+  std::vector<ProfileRow> rows;
+  for (const auto& [name, path] : known.profiles) {
+    const ir::Profile profile = models::load_profile(path, diagnostics);
+    if (!diagnostics.empty()) break;
+    std::set<std::string> gpus, links;
+    for (const auto& kernels : profile.kernels) gpus.insert(kernels.gpu);
+    for (const auto& time : profile.block_times) gpus.insert(time.gpu);
+    for (const auto& curve : profile.efficiencies) gpus.insert(curve.gpu);
+    for (const auto& segment : profile.links) links.insert(segment.link_class);
+    rows.push_back({name, fmt::format("{}", fmt::join(gpus, ", ")), std::ssize(profile.kernels),
+                    std::ssize(profile.block_times), std::ssize(links), path});
+  }
+  return rows;
+}
+
 /// Studies below experiments/ for `orrery run`, by path.
 std::vector<ExperimentRow> experiments_known(Diagnostics& diagnostics) {
   const fs::path root = fs::path(ORRERY_SOURCE_DIR) / "experiments";
@@ -145,7 +163,8 @@ void module_of(config::Visitor& v, const std::string& name) {
 void describe(config::Visitor& v, ListSettings& settings) {
   v.required(
       "what", settings.what,
-      "planners, step-planners, policies, schedules, gpus, links, models, clusters or experiments",
+      "planners, step-planners, policies, schedules, gpus, links, models, clusters, profiles or "
+      "experiments",
       {.positional = true});
   v.optional("name", settings.names,
              "planners, step planners or policies to show in detail; default: all, in short",
@@ -231,6 +250,16 @@ void describe(config::Visitor& v, ClusterRow& row) {
   v.required("types", row.types, "", {.column = "types"});
   v.required("path", row.path, "");
 }
+void describe(config::Visitor& v, ProfileRow& row) {
+  v.required("name", row.name, "of the library", {.column = "profile"});
+  v.required("gpus", row.gpus, "types with measured numbers", {.column = "GPUs"});
+  v.required("kernels", row.kernels, "GPU types priced by the shapes of their kernels",
+             {.column = "kernels"});
+  v.required("times", row.times, "measured passes of blocks", {.column = "pass times"});
+  v.required("links", row.links, "link classes with measured latency and bandwidth",
+             {.column = "link classes"});
+  v.required("path", row.path, "");
+}
 void describe(config::Visitor& v, ExperimentRow& row) {
   v.required("path", row.path, "");
   v.required("title", row.title, "");
@@ -263,9 +292,9 @@ ListResult list(const ListSettings& settings, const Call&) {
     diagnostics.add({"list", 0, 0}, fmt::format("unexpected argument '{}'", settings.names.front()),
                     "names narrow the lists of planners, step planners and policies only");
   }
-  const std::vector<std::string> lists = {"planners",  "step-planners", "policies",
-                                          "schedules", "gpus",          "links",
-                                          "models",    "clusters",      "experiments"};
+  const std::vector<std::string> lists = {"planners", "step-planners", "policies", "schedules",
+                                          "gpus",     "links",         "models",   "clusters",
+                                          "profiles", "experiments"};
   if (std::find(lists.begin(), lists.end(), what) == lists.end()) {
     diagnostics.add({"list", 0, 0}, fmt::format("cannot list '{}'", what),
                     config::suggest(what, lists, "lists"));
@@ -295,6 +324,7 @@ ListResult list(const ListSettings& settings, const Call&) {
   if (what == "links") result.rows = links_known(library);
   if (what == "models") result.rows = models_known(library, diagnostics);
   if (what == "clusters") result.rows = clusters_known(library, diagnostics);
+  if (what == "profiles") result.rows = profiles_known(library, diagnostics);
   diagnostics.raise();
   return result;
 }

@@ -1,5 +1,5 @@
 /// What the library and this build know: planners, policies, schedules, GPUs, links, models,
-/// clusters and experiments. What `orrery list` does.
+/// clusters, profiles and experiments. What `orrery list` does.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -80,6 +80,16 @@ struct ClusterRow {
   std::string path;
 };
 
+/// Measured numbers for `--profile`.
+struct ProfileRow {
+  std::string name;
+  std::string gpus;  ///< Types that it has kernels, pass times or efficiencies of.
+  std::int64_t kernels = 0;
+  std::int64_t times = 0;  ///< Of passes.
+  std::int64_t links = 0;  ///< Classes with measured segments.
+  std::string path;
+};
+
 struct ExperimentRow {
   std::string path;
   std::string title;
@@ -90,12 +100,14 @@ void describe(config::Visitor& v, GpuRow& row);
 void describe(config::Visitor& v, LinkRow& row);
 void describe(config::Visitor& v, ModelRow& row);
 void describe(config::Visitor& v, ClusterRow& row);
+void describe(config::Visitor& v, ProfileRow& row);
 void describe(config::Visitor& v, ExperimentRow& row);
 
 struct ListResult {
   std::variant<std::vector<KnownPlanner>, std::vector<KnownStepPlanner>, std::vector<KnownPolicy>,
                std::vector<KnownSchedule>, std::vector<GpuRow>, std::vector<LinkRow>,
-               std::vector<ModelRow>, std::vector<ClusterRow>, std::vector<ExperimentRow>>
+               std::vector<ModelRow>, std::vector<ClusterRow>, std::vector<ProfileRow>,
+               std::vector<ExperimentRow>>
       rows;
 };
 /// The rows: a list, not a struct.

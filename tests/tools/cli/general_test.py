@@ -360,7 +360,8 @@ class Output(Case):
         self.assertEqual(done.stdout, "")
 
     def test_json_is_one_document(self):
-        lists = ("planners", "schedules", "gpus", "links", "models", "clusters", "experiments")
+        lists = ("planners", "schedules", "gpus", "links", "models", "clusters", "profiles",
+                 "experiments")
         for args in (["simulate", HEXISCALE, MEGATRON, *WHERE],
                      ["diff", HEXISCALE, MEGATRON, *WHERE],
                      ["plan", "-p", "all", *JOB, "-o", "rounds=5"],
