@@ -13,6 +13,7 @@
 #include "calibration/importers/sailor.h"
 #include "calibration/importers/slurm_topology.h"
 #include "experiments/study/recorded.h"
+#include "models/base/text.h"
 #include "models/ir/op_traits.h"
 #include "models/spec/library.h"
 
@@ -239,7 +240,7 @@ const Kind* asked_kind(const ImportSettings& args, config::Diagnostics& diagnost
     if (args.what != kind.name) continue;
     if (kind.files == kAny || args.files.size() == kind.files) return &kind;
     diagnostics.add({args.what, 0, 0},
-                    fmt::format("takes {} files, not {}", kind.files, args.files.size()),
+                    fmt::format("takes {}, not {}", counted(kind.files, "file"), args.files.size()),
                     fmt::format("orrery import {}", kind.usage));
     return nullptr;
   }

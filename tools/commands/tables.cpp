@@ -43,11 +43,22 @@ Columns columns_of(const ir::Plan& plan) {
   return columns;
 }
 
+/// "2+1+1" of a micro-batch, by group; "1x128" for many groups alike.
 std::string samples_of(const ir::Stage& stage) {
+  constexpr std::size_t kGroupsInFull = 8;
   return by_segment(stage, [](const ir::Segment& segment) {
-    std::vector<int> samples;
-    for (const ir::Group& group : segment.groups) samples.push_back(group.samples);
-    return fmt::format("{}", fmt::join(samples, "+"));
+    std::string text;
+    for (std::size_t begin = 0, end = 0; begin < segment.groups.size(); begin = end) {
+      const int samples = segment.groups[begin].samples;
+      while (end < segment.groups.size() && segment.groups[end].samples == samples) ++end;
+      const std::size_t alike = end - begin;
+      const bool in_full = alike <= kGroupsInFull;
+      for (std::size_t i = 0; i < (in_full ? alike : 1); ++i) {
+        text += fmt::format("{}{}", text.empty() ? "" : "+", samples);
+      }
+      if (!in_full) text += fmt::format("x{}", alike);
+    }
+    return text;
   });
 }
 
