@@ -36,6 +36,9 @@ bool is_communication(ir::OpKind kind) {
   return kind == ir::OpKind::collective || ir::is_transfer(kind);
 }
 
+/// Of a run, in nanoseconds; no op begins or lasts longer, as its reader sees to.
+constexpr std::int64_t kMostTime = std::numeric_limits<std::int64_t>::max() / 4;
+
 /// Host ops of a rank follow one another like those of a stream.
 constexpr std::int64_t kHost = -2;
 std::int64_t stream_of(const RecordedOp& op) {
@@ -55,16 +58,13 @@ class Builder {
 
   RecordedProgram build() {
     const std::size_t before = diagnostics_.problems().size();
+    check_durations();
     place_ranks();
     meet_collectives();
     meet_messages();
     if (diagnostics_.problems().size() != before) return {};
     index_meetings();
-    if (run_.timed) {
-      align_clocks();
-    } else if (!schedule()) {
-      return {};
-    }
+    if (!(run_.timed ? align_clocks() : schedule())) return {};
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) add_rank(r);
     finish();
     if (const std::string defect = ir::find_defect(out_.program); !defect.empty()) {
@@ -89,6 +89,20 @@ class Builder {
     diagnostics_.add({run_.ranks[rank].file, 0, 0}, std::move(what), std::move(hint));
   }
   const RecordedOp& op(At at) const { return run_.ranks[at.rank].ops[at.op]; }
+
+  /// Whatever runs after whatever, the time is a number.
+  void check_durations() {
+    std::int64_t sum = 0;
+    for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
+      for (const RecordedOp& one : run_.ranks[r].ops) {
+        if (one.duration.count <= kMostTime - sum) {
+          sum += one.duration.count;
+          continue;
+        }
+        return fail(r, fmt::format("{}: with it, ops take more than 73 years in all", one.name));
+      }
+    }
+  }
 
   void place_ranks() {
     std::vector<std::int64_t> taken;
@@ -234,8 +248,9 @@ class Builder {
     return order;
   }
 
-  /// What ranks did together ended at one time: the differences are those of their clocks.
-  void align_clocks() {
+  /// What ranks did together ended at one time: the differences are those of their clocks. False,
+  /// with a problem, if these are years.
+  bool align_clocks() {
     std::map<std::pair<std::size_t, std::size_t>, std::vector<std::int64_t>> differences;
     for (const Meeting& meeting : meetings_) {
       const At first = meeting.members.front();
@@ -262,8 +277,17 @@ class Builder {
           if (offsets[to]) continue;
           std::vector<std::int64_t>& found = edge->second;
           std::sort(found.begin(), found.end());
-          offsets[to] = *offsets[from] + found[found.size() / 2];
-          uncertain[to] = uncertain[from] + (found[found.size() * 3 / 4] - found[found.size() / 4]);
+          std::int64_t offset = 0;
+          if (__builtin_add_overflow(*offsets[from], found[found.size() / 2], &offset) ||
+              offset < -kMostTime || offset > kMostTime) {
+            fail(to, fmt::format("rank {} and rank {} have clocks that differ by years", to, root));
+            return false;
+          }
+          offsets[to] = offset;
+          const std::int64_t spread = found[found.size() * 3 / 4] - found[found.size() / 4];
+          if (__builtin_add_overflow(uncertain[from], spread, &uncertain[to])) {
+            uncertain[to] = std::numeric_limits<std::int64_t>::max();
+          }
           next.push(to);
         }
       }
@@ -274,10 +298,18 @@ class Builder {
       earliest = std::min(earliest, first_start(r).nanoseconds - *offsets[r]);
     }
     for (std::size_t r = 0; r < offsets.size(); ++r) {
-      for (Instant& start : starts_[r]) start.nanoseconds -= *offsets[r] + earliest;
+      for (std::size_t i = 0; i < starts_[r].size(); ++i) {
+        Instant& start = starts_[r][i];
+        start.nanoseconds -= *offsets[r] + earliest;
+        if (start.nanoseconds <= kMostTime) continue;
+        fail(r, fmt::format("{}: it starts more than 73 years after the first op",
+                            run_.ranks[r].ops[i].name));
+        return false;
+      }
       out_.log.clocks.push_back(
           {{static_cast<std::int32_t>(r)}, {*offsets[r] - *offsets[0]}, {uncertain[r]}});
     }
+    return true;
   }
 
   Instant first_start(std::size_t rank) const {

@@ -30,48 +30,91 @@ bool all_digits(const std::string& text) {
 constexpr std::size_t kMostHosts = 100'000;
 constexpr std::size_t kLongestName = 255;
 
-/// "0-3" or "12" between brackets; numbers keep their leading zeros. No more than kMostHosts are
-/// kept: a list of more is too long, however it goes on.
-bool expand_range(const std::string& range, const std::string& prefix,
-                  std::vector<std::string>& out) {
-  const std::size_t dash = range.find('-');
-  const std::string first = range.substr(0, dash);
-  const std::string last = dash == std::string::npos ? first : range.substr(dash + 1);
-  if (!all_digits(first) || !all_digits(last) || first.size() > 9 || last.size() > 9) return false;
-  const long low = std::stol(first), high = std::stol(last);
-  if (high < low) return false;
-  for (long i = low; i <= high && out.size() <= kMostHosts; ++i) {
-    out.push_back(fmt::format("{}{:0{}}", prefix, i, first.size()));
+/// "0-3" or "12" between brackets; numbers keep their leading zeros.
+struct Range {
+  long low = 0;
+  long high = 0;
+  std::size_t digits = 0;
+};
+
+std::optional<Range> parse_range(const std::string& text) {
+  const std::size_t dash = text.find('-');
+  const std::string first = text.substr(0, dash);
+  const std::string last = dash == std::string::npos ? first : text.substr(dash + 1);
+  if (!all_digits(first) || !all_digits(last) || first.size() > 9 || last.size() > 9) {
+    return std::nullopt;
   }
-  return true;
+  const Range range{std::stol(first), std::stol(last), first.size()};
+  if (range.high < range.low) return std::nullopt;
+  return range;
 }
 
-/// One name with any number of brackets.
-bool expand_name(const std::string& name, const std::string& prefix,
-                 std::vector<std::string>& out) {
-  const std::size_t open = name.find('[');
-  if (prefix.size() + std::min(open, name.size()) > kLongestName) return false;
-  if (open == std::string::npos) {
-    if (name.find(']') != std::string::npos || (prefix + name).empty()) return false;
-    out.push_back(prefix + name);
-    return true;
-  }
-  const std::size_t close = name.find(']', open);
-  if (close == std::string::npos) return false;
-  std::vector<std::string> heads;
-  std::string ranges = name.substr(open + 1, close - open - 1) + ",";
-  for (std::size_t begin = 0; begin < ranges.size();) {
-    const std::size_t comma = ranges.find(',', begin);
-    if (!expand_range(ranges.substr(begin, comma - begin), prefix + name.substr(0, open), heads)) {
-      return false;
+/// One name: texts, each with the brackets behind it; the last one may have none.
+struct NamePart {
+  std::string text;
+  std::vector<Range> ranges;
+};
+using NameParts = std::vector<NamePart>;
+
+std::optional<NameParts> parse_name(const std::string& name) {
+  NameParts parts;
+  std::size_t length = 0;
+  std::size_t at = 0;
+  while (at < name.size()) {
+    const std::size_t open = std::min(name.find('[', at), name.size());
+    NamePart& part = parts.emplace_back(NamePart{name.substr(at, open - at), {}});
+    length += part.text.size();
+    at = open;
+    if (part.text.find(']') != std::string::npos) return std::nullopt;
+    if (open == name.size()) break;
+    const std::size_t close = name.find(']', open);
+    if (close == std::string::npos) return std::nullopt;
+    const std::string ranges = name.substr(open + 1, close - open - 1) + ",";
+    std::size_t digits = 0;
+    for (std::size_t begin = 0; begin < ranges.size();) {
+      const std::size_t comma = ranges.find(',', begin);
+      const auto range = parse_range(ranges.substr(begin, comma - begin));
+      if (!range) return std::nullopt;
+      // A list of more is too long, however it goes on.
+      if (part.ranges.size() <= kMostHosts) part.ranges.push_back(*range);
+      digits = std::max(digits, std::max(range->digits, std::to_string(range->high).size()));
+      begin = comma + 1;
     }
-    begin = comma + 1;
+    length += digits;
+    at = close + 1;
+    if (length > kLongestName) return std::nullopt;
   }
-  for (const std::string& head : heads) {
-    if (out.size() > kMostHosts) break;
-    if (!expand_name(name.substr(close + 1), head, out)) return false;
+  if (parts.empty() || length > kLongestName) return std::nullopt;
+  return parts;
+}
+
+/// No more than kMostHosts + 1.
+std::size_t count_hosts(const NameParts& parts) {
+  std::size_t hosts = 1;
+  for (const NamePart& part : parts) {
+    std::size_t numbers = part.ranges.empty() ? 1 : 0;
+    for (const Range& range : part.ranges) {
+      numbers =
+          std::min(numbers + static_cast<std::size_t>(range.high - range.low) + 1, kMostHosts + 1);
+    }
+    hosts = std::min(hosts * numbers, kMostHosts + 1);
   }
-  return true;
+  return hosts;
+}
+
+void expand(const NameParts& parts, std::size_t at, const std::string& prefix,
+            std::vector<std::string>& out) {
+  if (at == parts.size()) {
+    out.push_back(prefix);
+    return;
+  }
+  const std::string head = prefix + parts[at].text;
+  if (parts[at].ranges.empty()) return expand(parts, at + 1, head, out);
+  for (const Range& range : parts[at].ranges) {
+    for (long i = range.low; i <= range.high; ++i) {
+      expand(parts, at + 1, fmt::format("{}{:0{}}", head, i, range.digits), out);
+    }
+  }
 }
 
 /// Problems of one sort that are named; of a file that is no topology each line has one.
@@ -172,7 +215,9 @@ std::vector<SlurmNode> read_slurm_yaml(const std::string& path, config::Diagnost
 std::optional<std::vector<std::string>> expand_host_list(const std::string& text,
                                                          config::TextError& error) {
   const config::TextError none{fmt::format("'{}' is no host list", text), "as in tux[0-3,12]"};
-  std::vector<std::string> out;
+  // Counted before they are made: what is refused costs no more than its text.
+  std::vector<NameParts> names;
+  std::size_t hosts = 0;
   std::string name;
   int depth = 0;
   for (const char c : text + ",") {
@@ -182,19 +227,27 @@ std::optional<std::vector<std::string>> expand_host_list(const std::string& text
       name += c;
       continue;
     }
-    if (!expand_name(name, "", out)) {
+    auto parts = parse_name(name);
+    if (!parts) {
       error = none;
       return std::nullopt;
     }
-    if (out.size() > kMostHosts) {
+    hosts += count_hosts(*parts);
+    if (hosts > kMostHosts) {
       error = {fmt::format("'{}' is more than {} hosts", text, kMostHosts), ""};
       return std::nullopt;
     }
+    names.push_back(std::move(*parts));
     name.clear();
   }
-  if (depth == 0) return out;
-  error = none;
-  return std::nullopt;
+  if (depth != 0) {
+    error = none;
+    return std::nullopt;
+  }
+  std::vector<std::string> out;
+  out.reserve(hosts);
+  for (const NameParts& parts : names) expand(parts, 0, "", out);
+  return out;
 }
 
 std::vector<SlurmNode> read_slurm_topology(const std::string& path,
@@ -234,9 +287,8 @@ std::vector<SlurmNode> read_slurm_topology(const std::string& path,
         }
         hosts += names->size();
         if (hosts > kMostHosts) {
-          problems.add("too many hosts", word.at,
-                       fmt::format("the file names more than {} hosts", kMostHosts));
-          continue;
+          diagnostics.add(word.at, fmt::format("the file names more than {} hosts", kMostHosts));
+          return {};
         }
         for (const std::string& name : *names) {
           if (key == "switches") {

@@ -1,7 +1,6 @@
 #include "executor/net/store_channel.h"
 
 #include <algorithm>
-#include <chrono>
 #include <span>
 #include <utility>
 
@@ -12,7 +11,6 @@ namespace {
 
 using Kind = TransportError::Kind;
 
-constexpr std::chrono::milliseconds kSilence{30'000};
 /// Values are endpoints, plans and states in words; larger ones are a broken client.
 constexpr std::uint64_t kMostText = std::uint64_t{256} << 20;
 
@@ -46,9 +44,7 @@ Mac texts_mac(const Authenticator& key, std::uint64_t number, const StoreMessage
 StoreChannel::StoreChannel(Joined joined)
     : socket_(std::move(joined.socket)),
       send_key_(joined.keys.send),
-      receive_key_(joined.keys.receive) {
-  prepare(socket_, kSilence);
-}
+      receive_key_(joined.keys.receive) {}
 
 void StoreChannel::write(const StoreMessage& message, SteadyTime deadline) {
   MessageHeader header;

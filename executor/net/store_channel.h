@@ -22,6 +22,7 @@ struct StoreMessage {
 /// One side of a connection. Not thread-safe.
 class StoreChannel {
  public:
+  /// The socket is as it shall be (prepare(), socket.h).
   explicit StoreChannel(Joined joined);
   int fd() const { return socket_.fd(); }
   /// Both throw TransportError.

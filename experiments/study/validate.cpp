@@ -203,6 +203,11 @@ ValidateResult validate(const ValidateSettings& settings, const Call& call) {
   Diagnostics of_library;
   const models::Library library = open_library(of_library);
   of_library.raise();
+  return validate_files(settings, library, call);
+}
+
+ValidateResult validate_files(const ValidateSettings& settings, const models::Library& library,
+                              const Call& call) {
   const std::vector<FileKind> kinds = file_kinds(settings, call);
   ValidateResult result;
   for (const std::string& path : settings.files) {

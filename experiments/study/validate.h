@@ -33,5 +33,8 @@ void describe(config::Visitor& v, ValidateResult& result);
 int exit_status(const ValidateResult& result);
 
 ValidateResult validate(const ValidateSettings& settings, const Call& call);
+/// The same with a library that was read before.
+ValidateResult validate_files(const ValidateSettings& settings, const models::Library& library,
+                              const Call& call);
 
 }  // namespace orrery::experiments

@@ -391,6 +391,11 @@ TEST(Chakra, ProblemsNameTheNode) {
   EXPECT_NE(problem({node(1, ChakraType::compute, 1, {2}), node(2, ChakraType::compute, 1, {1})})
                 .find("wait for each other"),
             std::string::npos);
+  const std::uint64_t years = INT64_MAX / 5000;
+  EXPECT_NE(
+      problem({node(0, ChakraType::compute, years, {}), node(1, ChakraType::compute, years, {})})
+          .find("node 1 (n1): with it, ops take more than 73 years in all"),
+      std::string::npos);
   const std::string good = bytes_of({node(0, ChakraType::compute, 1, {})});
   EXPECT_TRUE(says(import_chakra({good.substr(0, good.size() - 2)}).problems, "is cut off"));
   EXPECT_TRUE(says(import_chakra({"\x1f\x8b compressed"}).problems, "gunzip"));

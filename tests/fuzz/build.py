@@ -12,7 +12,7 @@ import shlex
 
 # Not experiments/study, which clang 14 does not compile: it captures structured bindings.
 READERS = ["models/base", "models/config", "models/ir", "models/spec", "models/check", "traces",
-           "calibration/importers", "executor/net", "executor/launcher"]
+           "calibration/importers", "executor/net", "executor/launcher", "tools/cli"]
 SANITIZERS = "address,undefined"
 FLAGS = ["-O1", "-g1", "-fno-omit-frame-pointer", f"-fsanitize=fuzzer-no-link,{SANITIZERS}",
          "-fno-sanitize=null,alignment,object-size,vptr,function", "-fno-sanitize-recover=all"]

@@ -1,11 +1,10 @@
 // Readers of files and of the command line.
-#include <stdlib.h>
-
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -44,7 +43,7 @@ void validate(Input input) {
   const MemoryFile file(text_of(input));
   experiments::ValidateSettings settings;
   settings.files = {file.path()};
-  experiments::validate(settings, {});
+  experiments::validate_files(settings, library(), {});
 }
 
 void program(Input input) {
@@ -135,19 +134,15 @@ void import(Input input) {
 
 void recorded_run(Input input) {
   // Importers read folders.
-  static const std::filesystem::path folder = [] {
-    std::string name = (std::filesystem::temp_directory_path() / "orrery-fuzz-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    return std::filesystem::path(name);
-  }();
+  static const MemoryFolder folder;
   const Chosen chosen = choose(input);
   const std::filesystem::path file =
-      folder / (chosen.reader == "chakra" ? "trace.0.et" : "trace.0.json");
+      folder.path() / (chosen.reader == "chakra" ? "trace.0.et" : "trace.0.json");
   std::ofstream(file, std::ios::binary) << chosen.content;
   config::Diagnostics d;
   const calibration::RecordedRun run = chosen.reader == "chakra"
-                                           ? calibration::read_chakra(folder.string(), d)
-                                           : calibration::read_kineto(folder.string(), d);
+                                           ? calibration::read_chakra(folder.path().string(), d)
+                                           : calibration::read_kineto(folder.path().string(), d);
   if (d.empty()) {
     const calibration::RecordedProgram made = calibration::to_program(run, 1, d);
     if (d.empty()) calibration::replayed_as_recorded(made.program, made.log);
@@ -167,8 +162,17 @@ void command_line(Input input) {
   }
   std::vector<const char*> arguments;
   for (const std::string& word : words) arguments.push_back(word.c_str());
-  tools::parse_command_line(tools::commands(), tools::command_groups(), "0",
-                            static_cast<int>(arguments.size()), arguments.data());
+  // To describe all commands takes much longer than to read a line: those that it may mean are
+  // enough, and now and then it is all of them.
+  std::vector<const tools::Command*> known;
+  const bool all = input.size() % 64 == 0;
+  for (const tools::Command* command : tools::commands()) {
+    if (all || (!words[1].empty() && std::string_view(command->name).starts_with(words[1]))) {
+      known.push_back(command);
+    }
+  }
+  tools::parse_command_line(known, tools::command_groups(), "0", static_cast<int>(arguments.size()),
+                            arguments.data());
 }
 
 }  // namespace orrery::fuzz

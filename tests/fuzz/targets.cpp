@@ -1,10 +1,12 @@
 #include "tests/fuzz/targets.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
 #include <stdexcept>
+#include <system_error>
 
 namespace orrery::fuzz {
 
@@ -37,6 +39,17 @@ MemoryFile::MemoryFile(std::string_view bytes) : fd_(::memfd_create("input", MFD
 }
 
 MemoryFile::~MemoryFile() { ::close(fd_); }
+
+MemoryFolder::MemoryFolder() {
+  std::string name = "/dev/shm/orrery-fuzz-XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder in memory");
+  path_ = name;
+}
+
+MemoryFolder::~MemoryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
 
 Chosen choose(Input input) {
   const std::string text = text_of(input);

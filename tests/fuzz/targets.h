@@ -3,6 +3,7 @@
 /// (tools/scripts/fuzz.sh); the test replays the corpora (replay_test.cpp).
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 
@@ -46,6 +47,19 @@ class MemoryFile {
  private:
   int fd_;
   std::string path_;
+};
+
+/// A folder in memory, while it lives: for readers of folders.
+class MemoryFolder {
+ public:
+  MemoryFolder();
+  ~MemoryFolder();
+  MemoryFolder(const MemoryFolder&) = delete;
+  MemoryFolder& operator=(const MemoryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
 };
 
 /// The first line, and what follows it: which of several readers, and what it reads.

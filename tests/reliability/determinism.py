@@ -26,11 +26,18 @@ COMMANDS = {
 }
 
 
-def installed_locale():
-    """One that is not C, or none."""
-    names = subprocess.run(["locale", "-a"], capture_output=True, text=True, check=False).stdout
-    found = [name for name in names.split() if not name.startswith(("C", "POSIX"))]
-    return found[0] if found else None
+def foreign_locale(folder):
+    """(Name, environment) of a locale with decimal commas, made in `folder`; else of one that is
+    installed and not C, or none."""
+    name = "de_DE.UTF-8"
+    try:
+        subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", folder / name],
+                       capture_output=True, check=True)
+        return name, {"LOCPATH": str(folder), "LC_ALL": name, "LANG": name}
+    except (OSError, subprocess.CalledProcessError):
+        names = subprocess.run(["locale", "-a"], capture_output=True, text=True, check=False).stdout
+        found = [one for one in names.split() if not one.startswith(("C", "POSIX"))]
+        return (found[0], {"LC_ALL": found[0], "LANG": found[0]}) if found else None
 
 
 def tree(folder):
@@ -41,6 +48,7 @@ def tree(folder):
 class Matrix:
     def __init__(self, base):
         self.base = base
+        self.locale = foreign_locale(base)
         self.runs = self.differences = 0
 
     def call(self, program, words, folder, cache="off", workers=2, environment=None, cwd=ROOT,
@@ -84,11 +92,10 @@ class Matrix:
         for workers in range(1, most_workers + 1):
             variant(f"{workers} workers", workers=workers)
         variant("time zone", environment={"TZ": "Pacific/Kiritimati"})
-        locale = installed_locale()
-        if locale:
-            variant(f"locale {locale}", environment={"LC_ALL": locale, "LANG": locale})
+        if self.locale:
+            variant(f"locale {self.locale[0]}", environment=self.locale[1])
         else:
-            print(f"{name}: no locale but C is installed here")
+            print(f"{name}: no locale but C, and no localedef to make one")
         variant("umask 077", umask=0o077)
         empty = self.base / f"{name}-home"
         empty.mkdir()

@@ -78,7 +78,8 @@ class Runner:
     def start(self, words, fault=None):
         """Under no fault, or with `fault` as ORRERY_FAULT; empty: calls are counted."""
         self.number += 1
-        environment = dict(os.environ, XDG_CACHE_HOME=str(self.base / "cache"))
+        environment = dict(os.environ, XDG_CACHE_HOME=str(self.base / "cache"),
+                           ORRERY_REPORT_PAGE=str(ROOT / "tools/report/page.html"))
         counts = self.base / f"counts{self.number}"
         if fault is not None:
             counts.write_bytes(bytes(8 * len(KINDS)))

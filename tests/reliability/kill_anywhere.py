@@ -20,6 +20,7 @@ import collections
 import csv
 import pathlib
 import random
+import re
 import shutil
 import signal
 import sys
@@ -53,6 +54,30 @@ class Replay(Study):
                 "--sequence-length", "1024", "--generate", "llama3", "--days", "20",
                 "--policy", "checkpoint_restart,bamboo,torchft", "--results", folder / "out",
                 "--workers", "2", "--no-figure", "--quiet", "--cache", cache]
+
+
+class Figures(Study):
+    """The sweep again, with its figures."""
+    name = "figures"
+
+    def words(self, folder, cache):
+        return [word for word in super().words(folder, cache) if word != "--no-figure"]
+
+
+class Report(Study):
+    """A plan as a page of HTML."""
+    name = "report"
+
+    def words(self, folder, cache):
+        return ["report", "experiments/executor/two_stages.yaml", "--cluster",
+                "experiments/executor/this_machine.yaml", "--model",
+                "experiments/executor/tiny_llama.yaml", "--sequence-length", "32", "--cache", cache,
+                "--output", folder / "page.html"]
+
+    def results(self, folder, output):
+        """But for the command, which names the folder."""
+        return {path.name: re.sub(rb'"command":"[^"]*"', b"", path.read_bytes())
+                for path in folder.glob("page.html")}
 
 
 class Plan(Study):
@@ -94,14 +119,14 @@ class Twin(Study):
 
     def words(self, folder, cache):
         return ["twin", "experiments/twin/netlab/manifest.yaml", "--only", "fit_pipeline",
-                "--loopback", "--quick", "--no-figure", "--steps", "3", "--results", folder / "out"]
+                "--loopback", "--quick", "--no-figure", "--steps", "8", "--results", folder / "out"]
 
     def results(self, folder, output):
         return {str(path.relative_to(folder)): b"" for path in (folder / "out").rglob("*")
                 if path.is_file()}
 
 
-COMMANDS = {kind.name: kind() for kind in (Study, Replay, Plan, Execute, Twin)}
+COMMANDS = {kind.name: kind() for kind in (Study, Replay, Figures, Report, Plan, Execute, Twin)}
 
 
 def tree(folder):

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Throws random inputs at everything that reads bytes from outside (tests/fuzz/targets.h).
 #
-#   tools/scripts/fuzz.sh [--minutes M | --runs N] [TARGET...]
+#   tools/scripts/fuzz.sh [--minutes M | --runs N] [--keep FOLDER] [TARGET...]
 #
 # Builds the readers with clang, libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer into
 # build/fuzz (tests/fuzz/build.py; the rest comes from the release build) and runs each TARGET
 # (default: all) for M minutes (default: 1) or N executions, from the corpus of the tree and from
-# what earlier runs found (build/fuzz/corpus). An input is a finding when it crashes,
-# takes more than 10 s, or more than 2 GiB. Prints a table; exit code 1 if there was a finding, which
-# lies in build/fuzz/findings: put it into tests/fuzz/corpus/TARGET with its fix.
+# what earlier runs found. FOLDER (default: build/fuzz/kept) has that and sessions.csv, to which each
+# run of a target adds a row, so that many short runs add up. An input is a finding when it crashes,
+# takes more than 10 s, or more than 2 GiB. Prints the sums of all sessions by target; exit code 1 if
+# there was a finding, which lies in FOLDER/findings: put it into tests/fuzz/corpus/TARGET with its
+# fix.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.." && pwd)
 cd -- "$root"
@@ -18,6 +20,7 @@ usage() {
 }
 
 limit=(-max_total_time=60)
+kept=build/fuzz/kept
 targets=()
 while (($# > 0)); do
   case $1 in
@@ -27,6 +30,10 @@ while (($# > 0)); do
       ;;
     --runs)
       limit=("-runs=${2:?--runs needs a number}")
+      shift
+      ;;
+    --keep)
+      kept=${2:?--keep needs a folder}
       shift
       ;;
     -h | --help)
@@ -59,27 +66,38 @@ if ((${#targets[@]} == 0)); then
 fi
 
 status=0
-mkdir -p build/fuzz/findings
-printf '%-13s %12s %8s %9s %8s  %s\n' target executions per_s coverage corpus findings
+mkdir -p "$kept/findings"
+sessions=$kept/sessions.csv
+[[ -s $sessions ]] || echo target,executions,seconds,coverage,findings >"$sessions"
+# Of the time of an execution, half went into libFuzzer's entropic choice of inputs, and much of the
+# rest into stacks of allocations and into memory that AddressSanitizer does not use again; a finding
+# is run again by hand without these settings.
+asan=allocator_may_return_null=1:quarantine_size_mb=8:thread_local_quarantine_size_kb=64
+asan+=:malloc_context_size=2
 for target in "${targets[@]}"; do
-  mkdir -p "build/fuzz/corpus/$target"
-  log=build/fuzz/$target.log
-  findings="build/fuzz/findings/$target-"
-  rm -f "$findings"*
-  ORRERY_FUZZ_TARGET=$target UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=allocator_may_return_null=1 \
-    "$program" "build/fuzz/corpus/$target" "tests/fuzz/corpus/$target" "${limit[@]}" \
+  mkdir -p "$kept/corpus/$target"
+  log=$kept/$target.log
+  touch "$kept/started"
+  ORRERY_FUZZ_TARGET=$target UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=$asan \
+    "$program" "$kept/corpus/$target" "tests/fuzz/corpus/$target" "${limit[@]}" -entropic=0 \
     -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=2048 -max_len=16384 -print_final_stats=1 \
-    -artifact_prefix="$findings" >"$log" 2>&1 || true
+    -artifact_prefix="$kept/findings/$target-" >"$log" 2>&1 || true
   number() { sed -n "s/^stat::$1: *//p" "$log" | tail -n 1; }
-  found=$(find build/fuzz/findings -name "$target-*" | wc -l)
+  executions=$(number number_of_executed_units)
+  per_second=$(number average_exec_per_sec)
+  seconds=$(((${executions:-0} + ${per_second:-0} / 2) / (${per_second:-0} > 0 ? per_second : 1)))
+  found=$(find "$kept/findings" -name "$target-*" -newer "$kept/started" | wc -l)
   coverage=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
-  printf '%-13s %12s %8s %9s %8s  %s\n' "$target" "$(number number_of_executed_units)" \
-    "$(number average_exec_per_sec)" "${coverage:--}" \
-    "$(find "build/fuzz/corpus/$target" -type f | wc -l)" "$found"
+  echo "$target,${executions:-0},$seconds,${coverage:-0},$found" >>"$sessions"
   # A target that did not run at all is a finding, too.
-  if ((found > 0)) || [[ -z $(number number_of_executed_units) ]]; then
+  if ((found > 0)) || [[ -z $executions ]]; then
     tail -n 30 "$log" >&2
     status=1
   fi
 done
+awk -F, 'NR > 1 { ran[$1] += $2; took[$1] += $3; found[$1] += $5; if ($4 > 0) coverage[$1] = $4 }
+  END {
+    printf "%-13s %12s %9s %9s %9s\n", "target", "executions", "seconds", "coverage", "findings"
+    for (t in ran) printf "%-13s %12d %9d %9d %9d\n", t, ran[t], took[t], coverage[t], found[t] | "sort"
+  }' "$sessions"
 exit "$status"
