@@ -30,7 +30,12 @@ void describe(config::Visitor& v, FrontierPlan& plan) {
   v.required("what", plan.what, "the plan in words");
   v.required("devices", plan.devices, "that it uses");
   v.required("evaluated_seconds", plan.evaluated, "by the evaluator");
-  v.required("dollars_per_million_tokens", plan.dollars_per_million_tokens, "of these devices");
+  v.optional("dollars_per_million_tokens", plan.dollars_per_million_tokens,
+             "of these devices, where all have prices");
+  if (!v.dumping() || plan.joules_per_token) {
+    v.optional("joules_per_token", plan.joules_per_token,
+               "at most, of these devices, where all say what they draw");
+  }
 }
 
 void describe(config::Visitor& v, SearchReport& search) {
@@ -54,7 +59,7 @@ void describe(config::Visitor& v, SearchReport& search) {
   }
   if (!v.dumping() || !search.frontier.empty()) {
     v.optional("frontier", search.frontier,
-               "plans that no other beats in time and dollars, fastest first");
+               "plans that no other beats in time, dollars and energy, fastest first");
   }
 }
 

@@ -92,12 +92,14 @@ struct NextStep {
   Seconds estimate;  ///< The planner's own, of the plan after it.
 };
 
-/// A plan that no other of the search beats in both, for objective frontiers.
+/// A plan that no other of the search beats in time, dollars and energy, as far as the cluster
+/// knows prices and watts; for objective frontiers.
 struct FrontierPlan {
   std::string what;  ///< In words, as RunnerUp::what.
   std::int64_t devices = 0;
   Seconds evaluated;
-  Dollars dollars_per_million_tokens;
+  std::optional<Dollars> dollars_per_million_tokens;
+  std::optional<Joules> joules_per_token;
 };
 
 /// What a search did, for tables and for `--explain`.

@@ -382,8 +382,8 @@ void Session::State::evaluate(const ir::Plan& plan, bool record_timeline, RunOut
 std::string Session::State::question() const {
   ByteWriter out;
   out.put(std::string_view("report"));
-  for (const std::string& part :
-       {config::dump(run.spec), run.cluster.hash, run.workload.hash, run.profile_hash}) {
+  for (const std::string& part : {config::dump(run.spec), run.cluster.hash, run.cluster.power_hash,
+                                  run.workload.hash, run.profile_hash}) {
     out.put(std::string_view(part));
   }
   if (run.plan) models::put(out, *run.plan);

@@ -36,9 +36,12 @@ void change_gpus(const HardwareChanges& changes, models::Cluster& cluster,
     for (auto& [dtype, peak] : gpu.peak) peak = changes.scale_compute * peak;
     const auto price = changes.price.find(gpu.name);
     if (price != changes.price.end()) gpu.price = DollarsPerSecond(price->second.value / 3600);
+    const auto power = changes.power.find(gpu.name);
+    if (power != changes.power.end()) gpu.power = power->second.value;
   }
   check_known(changes.efficiency, known, "GPU type", cluster, diagnostics);
   check_known(changes.price, known, "GPU type", cluster, diagnostics);
+  check_known(changes.power, known, "GPU type", cluster, diagnostics);
 }
 
 void change_links(const HardwareChanges& changes, models::Cluster& cluster,
@@ -81,7 +84,8 @@ void scale_links(const HardwareChanges& changes, models::Cluster& cluster) {
 
 bool HardwareChanges::none() const {
   return efficiency.empty() && scale_efficiency == 1 && scale_compute == 1 && price.empty() &&
-         scale_network == 1 && scale_node == 1 && scale_latency == 1 && link.empty();
+         power.empty() && scale_network == 1 && scale_node == 1 && scale_latency == 1 &&
+         link.empty();
 }
 
 void describe(config::Visitor& v, HardwareChanges& changes) {
@@ -95,6 +99,10 @@ void describe_fields(config::Visitor& v, HardwareChanges& changes) {
   v.optional("scale_efficiency", changes.scale_efficiency, "factor for all GPU types, on top");
   v.optional("scale_compute", changes.scale_compute, "factor for the peak rates of all GPU types");
   v.optional("price", changes.price, "dollars per hour and GPU, by GPU type: A100-80GB=1.35");
+  if (!v.dumping() || !changes.power.empty()) {
+    v.optional("power", changes.power,
+               "what the board of a GPU may draw, by GPU type: A100-80GB=\"400 W\"");
+  }
   v.optional("scale_network", changes.scale_network, "factor for bandwidths between nodes");
   v.optional("scale_node", changes.scale_node, "factor for bandwidths inside nodes");
   v.optional("scale_latency", changes.scale_latency, "factor for latencies of all links");
@@ -116,6 +124,11 @@ void describe_fields(config::Visitor& v, HardwareChanges& changes) {
   for (const auto& [name, value] : changes.price) {
     if (v.reading() && !(value.value >= 0 && std::isfinite(value.value))) {
       v.problem("price", fmt::format("{}: must be at least 0, is {}", name, value.value));
+    }
+  }
+  for (const auto& [name, value] : changes.power) {
+    if (v.reading() && !(value.value.value > 0)) {
+      v.problem("power", fmt::format("{}: must be above 0", name));
     }
   }
   for (const auto& [name, value] : changes.link) {

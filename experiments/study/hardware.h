@@ -18,6 +18,7 @@ struct HardwareChanges {
   double scale_efficiency = 1;                           ///< Of all GPU types, on top.
   double scale_compute = 1;                              ///< Peak rates of all GPU types.
   std::map<std::string, config::Located<double>> price;  ///< $/h of a GPU, by GPU type.
+  std::map<std::string, config::Located<Watts>> power;   ///< Of a GPU's board, by GPU type.
   /// Bandwidth of everything between nodes: NICs, fabric, pairs, staging through hosts.
   double scale_network = 1;
   double scale_node = 1;     ///< Bandwidth of everything inside nodes: NVLink, PCIe.

@@ -37,6 +37,7 @@ std::vector<GpuRow> gpus_known(const models::Library& known) {
     for (const auto& [dtype, peak] : gpu.peak) row.peak[ir::name_of(dtype)] = peak.value;
     row.efficiency = gpu.efficiency;
     if (gpu.price) row.dollars_per_hour = gpu.price->value * 3600;
+    row.power = gpu.power;
     row.source = gpu.source;
     rows.push_back(std::move(row));
   }
@@ -225,6 +226,7 @@ void describe(config::Visitor& v, GpuRow& row) {
   v.required("peak_flops", row.peak, "");
   v.required("efficiency", row.efficiency, "");
   v.optional("dollars_per_hour", row.dollars_per_hour, "");
+  v.optional("watts", row.power, "that the board may draw");
   v.required("source", row.source, "");
 }
 void describe(config::Visitor& v, LinkRow& row) {

@@ -52,6 +52,7 @@ struct GpuRow {
   std::map<std::string, double> peak;
   double efficiency = 0;
   std::optional<double> dollars_per_hour;
+  std::optional<Watts> power;
   std::string source;
 };
 

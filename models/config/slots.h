@@ -73,8 +73,8 @@ template <class T>
 double raw(const T& value) {
   return static_cast<double>(value);
 }
-template <int S, int B, int F, int D>
-double raw(const Quantity<S, B, F, D>& value) {
+template <int S, int B, int F, int D, int J>
+double raw(const Quantity<S, B, F, D, J>& value) {
   return value.value;
 }
 template <class T>
@@ -82,8 +82,8 @@ std::string show(const T& value) {
   if constexpr (std::is_integral_v<T>) return std::to_string(value);
   return format_number(static_cast<double>(value));
 }
-template <int S, int B, int F, int D>
-std::string show(const Quantity<S, B, F, D>& value) {
+template <int S, int B, int F, int D, int J>
+std::string show(const Quantity<S, B, F, D, J>& value) {
   return to_text(value);
 }
 

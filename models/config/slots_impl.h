@@ -132,8 +132,8 @@ void visit_plain(Visitor& v, Id<Tag>& id) {
   v.integer(wide, -1, std::numeric_limits<std::int32_t>::max());
   id.value = static_cast<std::int32_t>(wide);
 }
-template <int S, int B, int F, int D>
-void visit_plain(Visitor& v, Quantity<S, B, F, D>& quantity) {
+template <int S, int B, int F, int D, int J>
+void visit_plain(Visitor& v, Quantity<S, B, F, D, J>& quantity) {
   v.quantity(quantity.value, unit_table(quantity));
 }
 template <class T>

@@ -35,6 +35,9 @@ constexpr std::array kFlopsPerSecond{
 constexpr std::array kDollars{Unit{"USD", 1, 1}, Unit{"$", 1, 1}};
 constexpr std::array kDollarsPerSecond{Unit{"USD/h", 1, 3600}, Unit{"USD/s", 1, 1},
                                        Unit{"$/h", 1, 3600}, Unit{"$/s", 1, 1}};
+constexpr std::array kJoules{Unit{"J", 1, 1}, Unit{"kJ", 1e3, 1}, Unit{"MJ", 1e6, 1},
+                             Unit{"kWh", 3.6e6, 1}};
+constexpr std::array kWatts{Unit{"W", 1, 1}, Unit{"kW", 1e3, 1}, Unit{"MW", 1e6, 1}};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -81,6 +84,8 @@ UnitTable unit_table(Flops) { return kFlops; }
 UnitTable unit_table(FlopsPerSecond) { return kFlopsPerSecond; }
 UnitTable unit_table(Dollars) { return kDollars; }
 UnitTable unit_table(DollarsPerSecond) { return kDollarsPerSecond; }
+UnitTable unit_table(Joules) { return kJoules; }
+UnitTable unit_table(Watts) { return kWatts; }
 
 std::optional<double> parse_number(std::string_view text, TextError& error) {
   double value = 0;

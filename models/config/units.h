@@ -28,6 +28,8 @@ UnitTable unit_table(Flops);             ///< FLOP, MFLOP..EFLOP
 UnitTable unit_table(FlopsPerSecond);    ///< FLOPS, MFLOPS..EFLOPS, also written FLOP/s
 UnitTable unit_table(Dollars);           ///< USD, $ (also before the number)
 UnitTable unit_table(DollarsPerSecond);  ///< USD/h USD/s $/h $/s
+UnitTable unit_table(Joules);            ///< J kJ MJ kWh
+UnitTable unit_table(Watts);             ///< W kW MW
 
 /// Why a text is not a value, and what would be.
 struct TextError {
@@ -58,14 +60,14 @@ std::string unit_names(UnitTable units);
 std::string quantity_pattern(UnitTable units);
 
 /// Any quantity with a unit table as text, losslessly: to_text(80_GiB) == "80 GiB".
-template <int S, int B, int F, int D>
-std::string to_text(Quantity<S, B, F, D> quantity) {
+template <int S, int B, int F, int D, int J>
+std::string to_text(Quantity<S, B, F, D, J> quantity) {
   return format_quantity(quantity.value, unit_table(quantity));
 }
 
 /// Reads any quantity with a unit table; false and a filled `error` if the text is none.
-template <int S, int B, int F, int D>
-bool from_text(std::string_view text, Quantity<S, B, F, D>& out, TextError& error) {
+template <int S, int B, int F, int D, int J>
+bool from_text(std::string_view text, Quantity<S, B, F, D, J>& out, TextError& error) {
   const std::optional<double> value = parse_quantity(text, unit_table(out), error);
   if (value) out.value = *value;
   return value.has_value();

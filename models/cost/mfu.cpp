@@ -3,6 +3,22 @@
 #include "models/cost/device_share.h"
 
 namespace orrery::models {
+namespace {
+
+/// Of all devices; none if one does not say it.
+template <class T>
+std::optional<T> total_of(const std::vector<DeviceId>& devices, const Cluster& cluster,
+                          std::optional<T> GpuType::*field) {
+  T total;
+  for (const DeviceId device : devices) {
+    const std::optional<T>& one = cluster.gpu(device).*field;
+    if (!one) return std::nullopt;
+    total += *one;
+  }
+  return total;
+}
+
+}  // namespace
 
 Flops step_model_flops(const ir::Plan& plan, const Workload& workload) {
   return static_cast<double>(ir::global_batch(plan)) * model_flops(workload);
@@ -47,14 +63,16 @@ double tokens_per_second(const ir::Plan& plan, const Workload& workload, Seconds
 std::optional<Dollars> dollars_per_million_tokens(const ir::Plan& plan, const Cluster& cluster,
                                                   const Workload& workload,
                                                   Seconds iteration_time) {
-  DollarsPerSecond price;
-  for (const DeviceId device : ir::devices_of(plan)) {
-    const std::optional<DollarsPerSecond>& one = cluster.gpu(device).price;
-    if (!one) return std::nullopt;
-    price += *one;
-  }
-  const Seconds duration{1e6 / tokens_per_second(plan, workload, iteration_time)};
-  return price * duration;
+  const auto price = total_of(ir::devices_of(plan), cluster, &GpuType::price);
+  if (!price) return std::nullopt;
+  return *price * Seconds{1e6 / tokens_per_second(plan, workload, iteration_time)};
+}
+
+std::optional<Joules> joules_per_token(const ir::Plan& plan, const Cluster& cluster,
+                                       const Workload& workload, Seconds iteration_time) {
+  const auto power = total_of(ir::devices_of(plan), cluster, &GpuType::power);
+  if (!power) return std::nullopt;
+  return *power * Seconds{1 / tokens_per_second(plan, workload, iteration_time)};
 }
 
 }  // namespace orrery::models

@@ -33,4 +33,10 @@ double tokens_per_second(const ir::Plan& plan, const Workload& workload, Seconds
 std::optional<Dollars> dollars_per_million_tokens(const ir::Plan& plan, const Cluster& cluster,
                                                   const Workload& workload, Seconds iteration_time);
 
+/// Largest draw (GpuType::power) of all devices of the plan for as long as a token takes: at most
+/// what the GPUs take, waiting ones included; hosts, switches and cooling are not in it. nullopt if
+/// a GPU type does not say what it draws.
+std::optional<Joules> joules_per_token(const ir::Plan& plan, const Cluster& cluster,
+                                       const Workload& workload, Seconds iteration_time);
+
 }  // namespace orrery::models

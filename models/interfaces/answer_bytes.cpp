@@ -130,8 +130,8 @@ void plan_fields(Format& f, Plan& plan) {
 
 template <class Format, class Evaluation>
 void evaluation_fields(Format& f, Evaluation& evaluation) {
-  auto& [iteration_time, memory, breakdown, tokens_per_second, mfu, hfu, dollars, pipeline_times,
-         synchronization] = evaluation;
+  auto& [iteration_time, memory, breakdown, tokens_per_second, mfu, hfu, dollars, joules,
+         pipeline_times, synchronization] = evaluation;
   f.number(iteration_time.value);
   f.list(memory.by_gpu_type, [&](auto& use) {
     auto& [gpu, device, pipeline, stage, need, have] = use;
@@ -151,6 +151,7 @@ void evaluation_fields(Format& f, Evaluation& evaluation) {
   f.number(mfu);
   f.number(hfu);
   f.maybe(dollars, [&](auto& price) { f.number(price.value); });
+  f.maybe(joules, [&](auto& energy) { f.number(energy.value); });
   f.list(pipeline_times, [&](auto& time) { f.number(time.value); });
   f.maybe(synchronization, [&](auto& time) { f.number(time.value); });
 }

@@ -33,6 +33,7 @@ Evaluation evaluation_of(const ir::Plan& plan, const Cluster& cluster, const Wor
   evaluation.hfu = utilization(step_hardware_flops(plan, workload), iteration_time, peak);
   evaluation.dollars_per_million_tokens =
       dollars_per_million_tokens(plan, cluster, workload, iteration_time);
+  evaluation.joules_per_token = joules_per_token(plan, cluster, workload, iteration_time);
   return evaluation;
 }
 
@@ -61,6 +62,10 @@ void describe(config::Visitor& v, Evaluation& evaluation) {
   v.required("mfu", evaluation.mfu, "model FLOPs utilization");
   v.required("hfu", evaluation.hfu, "hardware FLOPs utilization");
   v.optional("dollars_per_million_tokens", evaluation.dollars_per_million_tokens, "list prices");
+  if (!v.dumping() || evaluation.joules_per_token) {
+    v.optional("joules_per_token", evaluation.joules_per_token,
+               "at most: what the boards of its GPUs may draw");
+  }
   bool fits = evaluation.memory.fits();
   v.required("fits", fits, "in memory");
   std::string verdict = evaluation.memory.explain();

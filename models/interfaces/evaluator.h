@@ -43,6 +43,7 @@ struct Evaluation {
   double mfu = 0;  ///< Model FLOPs per iteration / (time x peak of all devices of the plan).
   double hfu = 0;  ///< As MFU, counting recomputed FLOPs too.
   std::optional<Dollars> dollars_per_million_tokens;  ///< None where a GPU type has no price.
+  std::optional<Joules> joules_per_token;  ///< At most; none where a GPU type has no power.
   std::vector<Seconds> pipeline_times;  ///< End of each pipeline's last backward, from step start.
   /// Closed forms only: gradient synchronization, which no pipeline time contains.
   std::optional<Seconds> synchronization;
@@ -52,8 +53,8 @@ void describe(config::Visitor& v, Infeasible& infeasible);
 /// Verdict and fit are written, and follow from the memory when they are read.
 void describe(config::Visitor& v, Evaluation& evaluation);
 
-/// The iteration time with what follows from it for the plan: throughput, utilization, price
-/// (models/cost/mfu.h). Breakdown and pipeline times are left to the caller.
+/// The iteration time with what follows from it for the plan: throughput, utilization, price,
+/// energy (models/cost/mfu.h). Breakdown and pipeline times are left to the caller.
 Evaluation evaluation_of(const ir::Plan& plan, const Cluster& cluster, const Workload& workload,
                          Seconds iteration_time, ir::MemoryVerdict memory);
 

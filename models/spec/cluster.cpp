@@ -20,8 +20,8 @@ class Canonical {
   void text(const std::string& s) { put("{}:{};", s.size(), s); }
   void number(double x) { put("{};", x); }
   void integer(int i) { put("{};", i); }
-  template <int S, int B, int F, int D>
-  void number(Quantity<S, B, F, D> q) {
+  template <int S, int B, int F, int D, int J>
+  void number(Quantity<S, B, F, D, J> q) {
     number(q.value);
   }
   template <class T>
@@ -200,6 +200,14 @@ void seal(Cluster& cluster) {
   Canonical text;
   write(text, cluster);
   cluster.hash = content_hash(text.view());
+  Canonical power;
+  bool known = false;
+  power.each(cluster.gpu_types, [&](const GpuType& gpu) {
+    known = known || gpu.power;
+    power.text(gpu.name);
+    power.maybe(gpu.power);
+  });
+  cluster.power_hash = known ? content_hash(power.view()) : "";
 }
 
 }  // namespace orrery::models

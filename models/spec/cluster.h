@@ -28,6 +28,7 @@ struct GpuType {
   Seconds launch;  ///< Fixed cost of one op of the program (kernel launches of a block).
   std::optional<DollarsPerSecond> price;
   std::optional<DollarsPerSecond> spot_price;
+  std::optional<Watts> power;  ///< Largest draw of the board (TDP, TBP).
   std::string source;
 };
 
@@ -145,6 +146,8 @@ struct Cluster {
   /// Content hash of the resolved description; comments, sources and the cluster's own name do not
   /// matter, nor does how the file says it.
   std::string hash;
+  /// Of what GPUs draw, which no time depends on and `hash` leaves out; "": no GPU type says it.
+  std::string power_hash;
 
   std::vector<Device> devices;  ///< By id: node by node, position by position.
 
@@ -155,7 +158,7 @@ struct Cluster {
   std::vector<DeviceId> devices_of(NodeId node) const;
 };
 
-/// Fills `devices` and `hash` from the rest; load_cluster() has done it. For clusters built in
+/// Fills `devices` and the hashes from the rest; load_cluster() has done it. For clusters built in
 /// code.
 void seal(Cluster& cluster);
 

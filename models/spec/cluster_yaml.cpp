@@ -25,6 +25,7 @@ void gpu_fields(F f) {
   f("launch", &GpuType::launch, kOptional, "fixed cost of one op");
   f("price", &GpuType::price, kOptional, "on demand");
   f("spot_price", &GpuType::spot_price, kOptional, "preemptible");
+  f("power", &GpuType::power, kOptional, "largest draw of the board (TDP, TBP)");
   f("source", &GpuType::source, kRequired, "where the numbers come from");
 }
 
@@ -83,6 +84,7 @@ void check(config::Visitor& v, const GpuType& gpu) {
   v.between("launch", gpu.launch, Seconds{0}, kLongestOp);
   if (gpu.price) v.not_negative("price", *gpu.price);
   if (gpu.spot_price) v.not_negative("spot_price", *gpu.spot_price);
+  if (gpu.power) v.positive("power", *gpu.power);
   if (v.given("source") && gpu.source.empty()) v.problem("source", "the source is empty");
 }
 

@@ -50,6 +50,12 @@ constexpr double kNextTries = 0.4;
 /// Devices beyond which planners of the catalog are not asked for seeds.
 constexpr std::size_t kMostForQuick = 96;
 
+/// Dollars or joules.
+double per_second(OrreryObjective objective, const models::GpuType& gpu) {
+  const auto value = [](const auto& known) { return known ? known->value : kNever; };
+  return objective == OrreryObjective::energy ? value(gpu.power) : value(gpu.price);
+}
+
 /// How likely each kind of move is at first: what changes structure more than what tunes.
 constexpr double kFirstWeights[kMoveKinds] = {3, 2, 3, 3, 2, 1.5, 1, 1, 1.5, 1};
 
@@ -61,6 +67,7 @@ ir::EnumNames<OrrerySeeds> enum_names(OrrerySeeds) {
 ir::EnumNames<OrreryObjective> enum_names(OrreryObjective) {
   return {{OrreryObjective::time, "time"},
           {OrreryObjective::dollars, "dollars"},
+          {OrreryObjective::energy, "energy"},
           {OrreryObjective::frontier, "frontier"}};
 }
 ir::EnumNames<OrreryTarget> enum_names(OrreryTarget) {
@@ -103,9 +110,11 @@ void describe(config::Visitor& v, OrrerySettings& s) {
       "stages; executor: Orrery's own (Megatron's sequence parallelism alone, no ZeRO-3 with tied "
       "embeddings).");
   v.optional("objective", s.objective,
-             "time of an iteration, or dollars for it: GPUs that a plan leaves out cost nothing. "
-             "frontier: half of the search for each; the fastest plan is returned, and --explain "
-             "shows all that no other beats in both.");
+             "time of an iteration, dollars for it, or energy (what the boards of the GPUs may "
+             "draw, so an upper bound): GPUs that a plan leaves out cost and draw nothing. "
+             "frontier: the search is shared by time, dollars and energy, as far as all GPUs have "
+             "prices and watts; the fastest plan is returned, and --explain shows all that no "
+             "other beats in all of them.");
   v.optional("without", s.without, "A kind of move to leave out: for ablations.");
   v.between("budget", s.budget, std::int64_t{0}, std::int64_t{100'000'000});
 }
@@ -113,8 +122,8 @@ void describe(config::Visitor& v, OrrerySettings& s) {
 OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& settings)
     : input_(input),
       settings_(settings),
-      objective_(settings.objective == OrreryObjective::dollars ? OrreryObjective::dollars
-                                                                : OrreryObjective::time),
+      objective_(settings.objective == OrreryObjective::frontier ? OrreryObjective::time
+                                                                 : settings.objective),
       costs_(input),
       balance_(input, costs_),
       moves_(input, costs_, balance_, limits_),
@@ -151,17 +160,26 @@ bool OrrerySearch::over() const {
   return canceled(input_) || report_.work >= end;
 }
 
-double OrrerySearch::price_of(const std::vector<DeviceId>& devices) const {
+double OrrerySearch::rate_of(OrreryObjective objective,
+                             const std::vector<DeviceId>& devices) const {
+  if (objective == OrreryObjective::time) return 1;
   double sum = 0;
-  for (const DeviceId device : devices) {
-    const auto& price = input_.cluster.gpu(device).price;
-    sum += price ? price->value : kNever;
-  }
+  for (const DeviceId device : devices) sum += per_second(objective, input_.cluster.gpu(device));
   return sum;
 }
 
 double OrrerySearch::rate_of(const Draft& draft) const {
-  return objective_ == OrreryObjective::time ? 1 : price_of(devices_of(draft));
+  return objective_ == OrreryObjective::time ? 1 : rate_of(objective_, devices_of(draft));
+}
+
+std::vector<OrreryObjective> OrrerySearch::others() const {
+  std::vector<OrreryObjective> known;
+  for (const auto objective : {OrreryObjective::dollars, OrreryObjective::energy}) {
+    const bool asked =
+        settings_.objective == objective || settings_.objective == OrreryObjective::frontier;
+    if (asked && rate_of(objective, input_.devices) < kNever) known.push_back(objective);
+  }
+  return known;
 }
 
 void OrrerySearch::tell() const {
@@ -221,8 +239,7 @@ int OrrerySearch::judge(ir::Plan plan, std::optional<Draft> draft, double previe
   }
   ++report_.judged;
   made.seconds = made.evaluation.iteration_time.value;
-  made.dollars = made.seconds * price_of(ir::devices_of(plan));
-  made.value = objective_ == OrreryObjective::time ? made.seconds : made.dollars;
+  made.value = made.seconds * rate_of(objective_, ir::devices_of(plan));
   made.preview = preview;
   made.plan = std::move(plan);
   if (draft) made.structure = structure(*draft);
@@ -257,7 +274,7 @@ void OrrerySearch::aim_at(OrreryObjective objective) {
   elite_.clear();
   for (std::size_t i = 0; i < judged_.size(); ++i) {
     Judged& one = judged_[i];
-    one.value = objective == OrreryObjective::time ? one.seconds : one.dollars;
+    one.value = one.seconds * rate_of(objective, ir::devices_of(one.plan));
     enter_elite(static_cast<int>(i));
   }
 }
@@ -557,21 +574,35 @@ std::vector<NextStep> OrrerySearch::next_steps(const Judged& best) const {
 }
 
 std::vector<FrontierPlan> OrrerySearch::frontier() const {
-  std::vector<const Judged*> order;
-  for (const Judged& one : judged_) order.push_back(&one);
-  std::stable_sort(order.begin(), order.end(), [](const Judged* a, const Judged* b) {
-    return std::pair(a->seconds, a->dollars) < std::pair(b->seconds, b->dollars);
-  });
+  struct Candidate {
+    std::vector<double> costs;  ///< Seconds, then of others().
+    const Judged* plan;
+  };
+  std::vector<Candidate> order;
+  for (const Judged& one : judged_) {
+    Candidate candidate{{one.seconds}, &one};
+    for (const OrreryObjective objective : others()) {
+      candidate.costs.push_back(one.seconds * rate_of(objective, ir::devices_of(one.plan)));
+    }
+    order.push_back(std::move(candidate));
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.costs < b.costs; });
   std::vector<FrontierPlan> front;
-  double least = kNever;
-  for (const Judged* one : order) {
-    if (one->dollars >= least) continue;
-    least = one->dollars;
-    front.push_back({in_words(one->plan, input_.workload),
-                     static_cast<std::int64_t>(ir::devices_of(one->plan).size()),
-                     Seconds{one->seconds},
-                     *models::dollars_per_million_tokens(one->plan, input_.cluster, input_.workload,
-                                                         Seconds{one->seconds})});
+  std::vector<const Candidate*> kept;
+  for (const Candidate& one : order) {
+    const bool beaten = std::any_of(kept.begin(), kept.end(), [&](const Candidate* other) {
+      return std::equal(one.costs.begin(), one.costs.end(), other->costs.begin(),
+                        [](double own, double others) { return own >= others; });
+    });
+    if (beaten) continue;
+    kept.push_back(&one);
+    const ir::Plan& plan = one.plan->plan;
+    const Seconds time{one.plan->seconds};
+    front.push_back(
+        {in_words(plan, input_.workload), static_cast<std::int64_t>(ir::devices_of(plan).size()),
+         time, models::dollars_per_million_tokens(plan, input_.cluster, input_.workload, time),
+         models::joules_per_token(plan, input_.cluster, input_.workload, time)});
   }
   return front;
 }
@@ -665,12 +696,15 @@ PlannerResult OrrerySearch::run() {
   if (input_.devices.empty()) {
     return {models::Infeasible{"number of devices", "no device is given"}, std::move(report_)};
   }
-  if (settings_.objective != OrreryObjective::time) {
+  if (settings_.objective != OrreryObjective::time && others().empty()) {
+    const bool energy = settings_.objective == OrreryObjective::energy;
     for (const DeviceId device : input_.devices) {
-      if (input_.cluster.gpu(device).price) continue;
-      const std::string& gpu = input_.cluster.gpu(device).name;
-      return {models::Infeasible{"prices",
-                                 fmt::format("GPU {} has none; --price {}=2.50 sets it", gpu, gpu)},
+      const models::GpuType& gpu = input_.cluster.gpu(device);
+      if (energy ? gpu.power.has_value() : gpu.price.has_value()) continue;
+      return {models::Infeasible{energy ? "power" : "prices",
+                                 fmt::format("GPU {0} has none; --{1} sets it", gpu.name,
+                                             energy ? fmt::format("power {}=\"400 W\"", gpu.name)
+                                                    : fmt::format("price {}=2.50", gpu.name))},
               std::move(report_)};
     }
   }
@@ -686,14 +720,18 @@ PlannerResult OrrerySearch::run() {
   seed_own();
   seed_others();
   polish_seeds();
-  const bool both = settings_.objective == OrreryObjective::frontier;
-  if (both) stop_at_ = report_.work + (budget() - report_.work) / 2;
-  climb();
-  if (both && !canceled(input_)) {
+  if (settings_.objective == OrreryObjective::frontier) {
+    std::vector<OrreryObjective> parts = others();
+    parts.insert(parts.begin(), OrreryObjective::time);
+    for (std::size_t left = parts.size(); left > 0 && !canceled(input_); --left) {
+      stop_at_ = report_.work + (budget() - report_.work) / static_cast<std::int64_t>(left);
+      aim_at(parts[parts.size() - left]);
+      climb();
+    }
     stop_at_ = 0;
-    aim_at(OrreryObjective::dollars);
-    climb();
     aim_at(OrreryObjective::time);
+  } else {
+    climb();
   }
   if (input_.near) approach();
   return finish();

@@ -22,7 +22,7 @@ enum class OrrerySeeds {
 };
 ir::EnumNames<OrrerySeeds> enum_names(OrrerySeeds);
 
-enum class OrreryObjective { time, dollars, frontier };
+enum class OrreryObjective { time, dollars, energy, frontier };
 ir::EnumNames<OrreryObjective> enum_names(OrreryObjective);
 
 /// For whom the plan must be executable.
@@ -67,7 +67,6 @@ class OrrerySearch {
   struct Judged {
     double value = kNever;  ///< What is minimized.
     double seconds = kNever;
-    double dollars = kNever;  ///< Of an iteration, of the devices that the plan uses.
     double preview = kNever;
     ir::Plan plan;
     std::optional<Draft> draft;  ///< None: the plan is of a kind that moves do not change.
@@ -113,10 +112,12 @@ class OrrerySearch {
   /// Whether the judge would learn nothing new: a draft that was judged, or one of the same price
   /// as two that were (most often the same with devices of a kind exchanged).
   bool known(const Draft& draft, const DraftCosts::View& view) const;
-  /// Dollars per second of devices; infinite where one has no price.
-  double price_of(const std::vector<DeviceId>& devices) const;
-  /// What an iteration's seconds count times, for the objective: 1, or dollars per second.
+  /// What a second of an iteration on devices counts: 1, or their dollars or joules. Infinite where
+  /// one does not say it.
+  double rate_of(OrreryObjective objective, const std::vector<DeviceId>& devices) const;
   double rate_of(const Draft& draft) const;
+  /// Dollars and energy, as far as they are asked for and known of all devices.
+  std::vector<OrreryObjective> others() const;
   /// From here on minimizes that.
   void aim_at(OrreryObjective objective);
   void enter_elite(int index);

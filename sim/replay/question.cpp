@@ -40,6 +40,7 @@ std::string transfer_context(const models::Cluster& cluster, const ir::Profile& 
   ByteWriter out;
   out.put(std::string_view("transfers"));
   out.put(std::string_view(cluster.hash));
+  out.put(std::string_view(cluster.power_hash));  // Evaluations of iterations have energy.
   out.put(std::string_view(models::dump_profile(profile)));
   for (const auto& [name, value] : simgrid) {
     out.put(std::string_view(name));

@@ -207,7 +207,7 @@ TEST(Orrery, ItsFrontierIsOfPlansThatNoneBeatsInTimeAndDollars) {
   EXPECT_EQ(front.front().what, result.report.chosen);
   for (std::size_t i = 1; i < front.size(); ++i) {
     EXPECT_GT(front[i].evaluated, front[i - 1].evaluated);
-    EXPECT_LT(front[i].dollars_per_million_tokens, front[i - 1].dollars_per_million_tokens);
+    EXPECT_LT(*front[i].dollars_per_million_tokens, *front[i - 1].dollars_per_million_tokens);
   }
   EXPECT_LT(front.back().devices, front.front().devices);
   const PlannerResult cheap = run("dollars");
@@ -218,6 +218,47 @@ TEST(Orrery, ItsFrontierIsOfPlansThatNoneBeatsInTimeAndDollars) {
   };
   EXPECT_LT(dollars(*plan_of(cheap)), dollars(*plan_of(run("time"))));
   EXPECT_TRUE(run("time").report.frontier.empty());
+}
+
+/// The slow GPUs draw so much that a plan without them takes less energy, and cost so little that
+/// one of them alone is cheapest.
+TEST(Orrery, MinimizesEnergyAndItsFrontierHasThreeGoals) {
+  World world(make_cluster({{"X", 300, 80, 4, 200, 1}, {"Y", 60, 80, 4, 32, 1}}, 5),
+              small_model(16), 32, 1024);
+  everything(world.job);
+  world.cluster.gpu_types[0].power = Watts{400};
+  const PlannerInput input = world.input();
+  const auto run = [&](const char* objective) {
+    return run_planner("orrery", input,
+                       {{"objective", objective}, {"budget", "90"}, {"seeds", "own"}});
+  };
+  const PlannerResult unknown = run("energy");
+  const auto* refused = std::get_if<models::Infeasible>(&unknown.outcome);
+  ASSERT_NE(refused, nullptr) << "GPUs without power";
+  EXPECT_EQ(refused->witness, "GPU Y has none; --power Y=\"400 W\" sets it");
+  world.cluster.gpu_types[1].power = Watts{400};
+  const auto joules = [&](const PlannerResult& result) {
+    const ir::Plan& plan = *plan_of(result);
+    const Seconds seconds = input.evaluator.evaluate(plan).iteration_time;
+    return models::joules_per_token(plan, input.cluster, input.workload, seconds)->value;
+  };
+  const PlannerResult frugal = run("energy");
+  ASSERT_NE(plan_of(frugal), nullptr);
+  EXPECT_LT(joules(frugal), joules(run("time")));
+  world.cluster.gpu_types[0].price = DollarsPerSecond(1e-3);
+  world.cluster.gpu_types[1].price = DollarsPerSecond(1e-5);
+  const std::vector<FrontierPlan> front = run("frontier").report.frontier;
+  ASSERT_GE(front.size(), 3u);
+  for (const FrontierPlan& one : front) {
+    ASSERT_TRUE(one.dollars_per_million_tokens && one.joules_per_token);
+    for (const FrontierPlan& other : front) {
+      if (&one == &other) continue;
+      EXPECT_TRUE(one.evaluated < other.evaluated ||
+                  *one.dollars_per_million_tokens < *other.dollars_per_million_tokens ||
+                  *one.joules_per_token < *other.joules_per_token)
+          << one.what << " is beaten by " << other.what;
+    }
+  }
 }
 
 TEST(Orrery, NextStepsArePlansThatItDidNotTake) {

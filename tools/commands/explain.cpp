@@ -112,12 +112,20 @@ std::string next_steps_text(const planners::SearchReport& search, double evaluat
 std::string frontier_text(const planners::SearchReport& search) {
   if (search.frontier.empty()) return "";
   Table table;
-  table.number("judged s").number("$/M tokens").number("GPUs");
-  table.column("plans that no other beats in both");
+  const bool priced = search.frontier.front().dollars_per_million_tokens.has_value();
+  const bool powered = search.frontier.front().joules_per_token.has_value();
+  table.number("judged s");
+  if (priced) table.number("$/M tokens");
+  if (powered) table.number("kWh/M tokens");
+  table.number("GPUs");
+  table.column(fmt::format("plans that no other beats in {}", priced && powered ? "all" : "both"));
   for (const planners::FrontierPlan& plan : search.frontier) {
-    table.row({seconds_cell(plan.evaluated.value),
-               fmt::format("{:.3f}", plan.dollars_per_million_tokens.value),
-               fmt::format("{}", plan.devices), plan.what});
+    std::vector<std::string> row = {seconds_cell(plan.evaluated.value)};
+    if (priced) row.push_back(fmt::format("{:.3f}", plan.dollars_per_million_tokens->value));
+    if (powered)
+      row.push_back(fmt::format("{:.4g}", kwh_per_million_tokens(*plan.joules_per_token)));
+    row.insert(row.end(), {fmt::format("{}", plan.devices), plan.what});
+    table.row(row);
   }
   return fmt::format("\n{}", table.text(0, colors()));
 }

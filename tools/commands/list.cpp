@@ -38,7 +38,7 @@ void describe(config::Visitor& v, ListView& view) {
 std::string text_of(const std::vector<GpuRow>& rows) {
   Table table;
   table.column("GPU").column("vendor").number("GiB").number("GB/s").number("bf16 TFLOPS");
-  table.number("fp16 TFLOPS").number("efficiency").number("$/h");
+  table.number("fp16 TFLOPS").number("efficiency").number("$/h").number("W");
   for (const GpuRow& row : rows) {
     const auto peak = [&](const char* dtype) {
       const auto at = row.peak.find(dtype);
@@ -47,7 +47,8 @@ std::string text_of(const std::vector<GpuRow>& rows) {
     table.row({row.name, row.vendor, grouped(row.memory.value / 0x1p30, 1),
                grouped(row.memory_bandwidth.value / 1e9, 0), peak("bf16"), peak("fp16"),
                fmt::format("{:.2f}", row.efficiency),
-               row.dollars_per_hour ? fmt::format("{:.2f}", *row.dollars_per_hour) : "-"});
+               row.dollars_per_hour ? fmt::format("{:.2f}", *row.dollars_per_hour) : "-",
+               row.power ? grouped(row.power->value, 0) : "-"});
   }
   return table.text(0, colors());
 }

@@ -231,6 +231,11 @@ std::string dollars(const models::Evaluation& evaluation) {
   return fmt::format("${:.3f}", evaluation.dollars_per_million_tokens->value);
 }
 
+double kwh_per_million_tokens(Joules per_token) {
+  constexpr double kKilowattHour = 3.6e6;
+  return 1e6 * per_token.value / kKilowattHour;
+}
+
 std::string memory_text(const models::Evaluation& evaluation) {
   Table table;
   table.column("GPU type").number("peak GiB").number("has GiB").number("used");
@@ -320,6 +325,11 @@ std::string evaluation_text(const models::Evaluation& evaluation, const experime
     add_prices(*evaluation.dollars_per_million_tokens, run.cluster, plan, facts);
   } else {
     facts.row({"cost", "-", "(a GPU type has no price)"});
+  }
+  if (evaluation.joules_per_token) {
+    facts.row({"energy",
+               fmt::format("{:.4g}", kwh_per_million_tokens(*evaluation.joules_per_token)),
+               "kWh per million tokens (what the GPUs' boards may draw)"});
   }
   const std::string body = facts.text(2);
   text += body.substr(body.find('\n') + 1);

@@ -55,6 +55,7 @@ std::string percent(double share);
 
 /// "$1.234", "-" without prices.
 std::string dollars(const models::Evaluation& evaluation);
+double kwh_per_million_tokens(Joules per_token);
 
 /// Sentence with the constraint and a witness.
 std::string infeasible_text(const models::Infeasible& infeasible);

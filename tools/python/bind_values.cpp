@@ -144,7 +144,7 @@ void bind_profile(py::module_& m) {
 
 void bind_cluster(py::module_& m) {
   ORRERY_RECORD(m, models::GpuType, "A type of GPU.", name, vendor, peak, memory, memory_bandwidth,
-                efficiency, memory_efficiency, launch, price, spot_price, source);
+                efficiency, memory_efficiency, launch, price, spot_price, power, source);
   ORRERY_RECORD(m, models::LinkClass, "A class of links, one direction.", name, bandwidth, latency,
                 efficiency, shared, source);
   ORRERY_RECORD(m, models::LinkDomain, "Devices that a full-bandwidth switch joins.", members,
@@ -206,8 +206,8 @@ void bind_judgment(py::module_& m) {
   ORRERY_RECORD(m, models::Breakdown, "Where the time of an iteration goes, mean over devices.",
                 compute, tensor_parallel, zero, pipeline, data_parallel, optimizer, bubble);
   ORRERY_RECORD(m, models::Evaluation, "What a judge says of a plan.", iteration_time, memory,
-                breakdown, tokens_per_second, mfu, hfu, dollars_per_million_tokens, pipeline_times,
-                synchronization);
+                breakdown, tokens_per_second, mfu, hfu, dollars_per_million_tokens,
+                joules_per_token, pipeline_times, synchronization);
   ORRERY_RECORD(m, models::PlanDefect, "One thing that is wrong in a plan, and where.", path, what,
                 hint);
   ORRERY_RECORD(m, models::LowerOptions, "How a plan becomes a program.", collapsed, seed);

@@ -4,7 +4,7 @@
 ///   C++                                Python
 ///   bool, integers, double, string     the same
 ///   Id<>                               int; -1: none
-///   Quantity<>                         float in base units: s, B, B/s, FLOP, FLOP/s, $, $/s
+///   Quantity<>                         float in base units: s, B, B/s, FLOP, FLOP/s, $, $/s, W
 ///   Nanoseconds, Instant               int, nanoseconds
 ///   enum with enum_names()             str
 ///   std::optional                      the value or None
@@ -197,11 +197,13 @@ struct Convert<Id<Tag>> : PlainBytes {
   static std::string name() { return "int"; }
 };
 
-template <int S, int B, int F, int D>
-struct Convert<Quantity<S, B, F, D>> : PlainBytes {
+template <int S, int B, int F, int D, int J>
+struct Convert<Quantity<S, B, F, D, J>> : PlainBytes {
   static constexpr bool kMutable = false;
-  static py::object to(Quantity<S, B, F, D> value, const Owner&) { return py::float_(value.value); }
-  static void from(py::handle object, Quantity<S, B, F, D>& value) {
+  static py::object to(Quantity<S, B, F, D, J> value, const Owner&) {
+    return py::float_(value.value);
+  }
+  static void from(py::handle object, Quantity<S, B, F, D, J>& value) {
     value.value = detail::read_number(object);
   }
   static std::string name() { return "float"; }

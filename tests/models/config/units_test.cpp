@@ -76,6 +76,8 @@ TEST(Units, TimesWorkAndMoneyAreCorrectlyRounded) {
   EXPECT_EQ(read<DollarsPerSecond>("3.6 USD/h"), 0.001);
   EXPECT_EQ(read<DollarsPerSecond>("$3.6/h"), 0.001);
   EXPECT_EQ(read<DollarsPerSecond>("3.6 $/h"), 0.001);
+  EXPECT_EQ(read<Watts>("0.4 kW"), 400);
+  EXPECT_EQ(read<Joules>("2 kWh"), 7.2e6);
 }
 
 TEST(Units, WrongTextsAreRefusedWithTheListOfUnits) {
@@ -141,6 +143,7 @@ TEST(Units, PrintingIsLosslessAtEveryMagnitude) {
     expect_lossless<BytesPerSecond>(value);
     expect_lossless<FlopsPerSecond>(value);
     expect_lossless<DollarsPerSecond>(value);
+    expect_lossless<Joules>(value);
     TextError error;
     EXPECT_EQ(parse_number(format_number(value), error), value);
   }
@@ -165,6 +168,8 @@ TEST(Units, EveryUnitOfEveryTableReadsItsOwnScale) {
   check(unit_table(FlopsPerSecond{}));
   check(unit_table(Dollars{}));
   check(unit_table(DollarsPerSecond{}));
+  check(unit_table(Joules{}));
+  check(unit_table(Watts{}));
 }
 
 TEST(Numbers, IntegersAreExact) {

@@ -96,5 +96,20 @@ TEST(Price, IsThatOfAllDevicesForAMillionTokens) {
   EXPECT_FALSE(dollars_per_million_tokens(plan, cluster, workload, Seconds{5}).has_value());
 }
 
+TEST(Energy, IsThatOfTheDevicesOfThePlanForOneToken) {
+  GpuType gpu = worlds::round_gpu();
+  gpu.power = Watts{400};
+  Cluster cluster = worlds::bare_cluster({{0, 0, 0}}, {gpu});
+  Workload workload;
+  workload.sequence_length = 1000;
+  ir::Plan plan;
+  plan.pipelines = {worlds::pipeline({1}, {{0, 1}}, 10)};  // 2 of 3 GPUs, 2,000 tokens/s
+  const auto joules = joules_per_token(plan, cluster, workload, Seconds{5});
+  ASSERT_TRUE(joules.has_value());
+  EXPECT_DOUBLE_EQ(joules->value, 800.0 / 2000);
+  cluster.gpu_types[0].power.reset();
+  EXPECT_FALSE(joules_per_token(plan, cluster, workload, Seconds{5}).has_value());
+}
+
 }  // namespace
 }  // namespace orrery::models::mfu_test
