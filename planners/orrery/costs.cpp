@@ -24,8 +24,16 @@ using models::CollectiveAlgorithm;
 constexpr double kMostShared = 0.9;
 /// Steps in which that share is counted.
 constexpr double kShareSteps = 50;
-/// Runs of pipelines that are remembered.
-constexpr std::size_t kMostRuns = 200'000;
+/// Places for what is remembered of stages and their parts, of runs of pipelines, and of orders of
+/// passes.
+constexpr std::size_t kStagesRemembered = 1 << 16;
+constexpr std::size_t kPartsRemembered = 1 << 15;
+constexpr std::size_t kRunsRemembered = 1 << 12;
+constexpr std::size_t kOrdersRemembered = 1 << 7;
+/// Loads of links that hops and rings are remembered with, and groups whose class is; beyond that
+/// all are forgotten.
+constexpr std::size_t kMostLoads = 1 << 19;
+constexpr std::size_t kMostGroups = 1 << 16;
 
 /// Fields of less than 2^bits each, put into one number.
 class Packed {
@@ -78,7 +86,15 @@ double DraftCosts::StageRun::busy() const {
 }
 
 DraftCosts::DraftCosts(const PlannerInput& input)
-    : input_(input), costs_(input), layers_(count_layers(input.workload)), uniform_(true) {
+    : input_(input),
+      costs_(input),
+      layers_(count_layers(input.workload)),
+      uniform_(true),
+      fits_(kStagesRemembered),
+      in_memory_(kStagesRemembered),
+      ends_(kRunsRemembered),
+      parts_(kPartsRemembered),
+      passes_(kOrdersRemembered) {
   const models::Workload& workload = input.workload;
   gradient_prefix_.push_back(0);
   for (int i = 0; i < layers_; ++i) {
@@ -155,42 +171,43 @@ const DraftCosts::PartMemory& DraftCosts::memory(int first, int layers, const Dr
                                 .add(zero.shard_group, 8)
                                 .add(zero.stage > 0 ? replicas : 1, 14)
                                 .key();
-  const auto [place, added] = memory_.try_emplace(key);
-  if (!added) return place->second;
-  ir::Segment segment = segment_of_layers(input_.workload, from, layers);
-  segment.recompute = recompute;
-  segment.zero = zero;
-  ir::Group made;
-  made.tensor_parallel = group.degree();
-  made.sequence = megatron_sequence(input_.job, group.degree());
-  made.samples = group.samples;
-  const models::SegmentMemory held =
-      models::segment_memory(segment, made, replicas, input_.workload, input_.job);
-  return place->second = {held.states(),   held.activations_per_micro_batch,
-                          held.recomputed, held.recomputed_kept,
-                          held.logits,     held.communication};
+  return parts_.answer({key, 0}, [&]() -> PartMemory {
+    ir::Segment segment = segment_of_layers(input_.workload, from, layers);
+    segment.recompute = recompute;
+    segment.zero = zero;
+    ir::Group made;
+    made.tensor_parallel = group.degree();
+    made.sequence = megatron_sequence(input_.job, group.degree());
+    made.samples = group.samples;
+    const models::SegmentMemory held =
+        models::segment_memory(segment, made, replicas, input_.workload, input_.job);
+    return {held.states(),   held.activations_per_micro_batch,
+            held.recomputed, held.recomputed_kept,
+            held.logits,     held.communication};
+  });
 }
 
-const std::vector<models::StagePass>& DraftCosts::passes(const Draft& draft, int stages, int stage,
-                                                         int micro_batches) const {
-  auto& list = passes_[{static_cast<int>(draft.schedule), stages, stage, micro_batches,
-                        draft.virtual_stages}];
-  if (list.empty()) {
-    list = models::schedule_entry(draft.schedule)
-               .passes({stages, stage, micro_batches, draft.virtual_stages});
-  }
-  return list;
+const DraftCosts::Orders& DraftCosts::passes(const Draft& draft, int stages,
+                                             int micro_batches) const {
+  const Fields key{
+      static_cast<std::uint64_t>(index_of(draft.schedule)),
+      Packed().add(stages, 20).add(micro_batches, 30).add(draft.virtual_stages, 10).key()};
+  return passes_.answer(key, [&] {
+    Orders orders;
+    for (int stage = 0; stage < stages; ++stage) {
+      orders.push_back(models::schedule_entry(draft.schedule)
+                           .passes({stages, stage, micro_batches, draft.virtual_stages}));
+    }
+    return orders;
+  });
 }
 
 /// What a stage keeps between passes at its peak, of what each chunk keeps for a micro-batch. As
 /// models::check_memory, which has the last word.
-Bytes DraftCosts::kept(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+Bytes DraftCosts::kept(const Draft& draft, const models::ScheduleQuery& query,
                        std::span<const Bytes> activations,
                        std::span<const Bytes> recomputed) const {
   const models::ScheduleEntry& schedule = models::schedule_entry(draft.schedule);
-  const models::ScheduleQuery query = {static_cast<int>(pipeline.stages.size()),
-                                       static_cast<int>(stage), pipeline.micro_batches,
-                                       draft.virtual_stages};
   if (!schedule.uses_chunks) {
     Bytes held = schedule.in_flight(query) * activations[0];
     if (schedule.splits_backward()) held += schedule.weights_postponed(query) * recomputed[0];
@@ -215,7 +232,7 @@ const std::vector<std::vector<int>>& DraftCosts::most_in_flight(
   std::set<std::vector<int>> moments;
   std::vector<int> held(as_size(draft.virtual_stages), 0);
   for (const models::StagePass& pass :
-       passes(draft, query.stages, query.stage, query.micro_batches)) {
+       passes(draft, query.stages, query.micro_batches)[as_size(query.stage)]) {
     const bool forward = pass.kind == ir::OpKind::forward;
     held[as_size(pass.chunk)] += forward ? 1 : -1;
     if (forward) moments.insert(held);
@@ -230,25 +247,23 @@ const std::vector<std::vector<int>>& DraftCosts::most_in_flight(
   return most;
 }
 
-bool DraftCosts::fits(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+bool DraftCosts::fits(const Draft& draft, const models::ScheduleQuery& query,
+                      const std::vector<DraftGroup>& groups, const std::vector<DraftChunk>& chunks,
                       const std::vector<int>& firsts, int replicas) const {
-  const DraftStage& own = pipeline.stages[stage];
-  if (own.groups.size() != 1 || own.chunks.size() != 1 || !uniform_) {
-    return fits_anew(draft, pipeline, stage, firsts, replicas);
+  if (groups.size() != 1 || chunks.size() != 1 || !uniform_) {
+    return fits_anew(draft, query, groups, chunks, firsts, replicas);
   }
   const models::ScheduleEntry& schedule = models::schedule_entry(draft.schedule);
-  const models::ScheduleQuery query = {static_cast<int>(pipeline.stages.size()),
-                                       static_cast<int>(stage), pipeline.micro_batches, 1};
-  const DraftChunk& chunk = own.chunks[0];
+  const DraftChunk& chunk = chunks[0];
   const int place = (firsts[0] == 0 ? 1 : 0) + (firsts[0] + chunk.layers == layers_ ? 2 : 0);
   const std::pair key{
       Packed()
-          .add(group_class(own.groups[0]), 24)
+          .add(group_class(groups[0]), 24)
           .add(place, 2)
           .add(chunk.layers, 10)
           .add(chunk.full, 10)
           .add(chunk.selective, 10)
-          .add(own.groups[0].samples, 8)
+          .add(groups[0].samples, 8)
           .key(),
       Packed()
           .add(schedule.in_flight(query), 16)
@@ -258,20 +273,20 @@ bool DraftCosts::fits(const Draft& draft, const DraftPipeline& pipeline, std::si
           .add(draft.zero.stage > 0 ? replicas : 1, 16)
           .add(schedule.splits_backward() ? 1 : 0, 1)
           .key()};
-  const auto [known, added] = known_fits_.try_emplace(key, false);
-  if (added) known->second = fits_anew(draft, pipeline, stage, firsts, replicas);
-  return known->second;
+  return in_memory_.answer(
+      key, [&] { return fits_anew(draft, query, groups, chunks, firsts, replicas); });
 }
 
-bool DraftCosts::fits_anew(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
-                           const std::vector<int>& firsts, int replicas) const {
-  const DraftStage& own = pipeline.stages[stage];
+bool DraftCosts::fits_anew(const Draft& draft, const models::ScheduleQuery& query,
+                           const std::vector<DraftGroup>& groups,
+                           const std::vector<DraftChunk>& chunks, const std::vector<int>& firsts,
+                           int replicas) const {
   const bool splits = models::schedule_entry(draft.schedule).splits_backward();
-  std::vector<Bytes> activations(own.chunks.size()), recomputed(own.chunks.size());
-  for (const DraftGroup& group : own.groups) {
+  std::vector<Bytes> activations(chunks.size()), recomputed(chunks.size());
+  for (const DraftGroup& group : groups) {
     Bytes held, transient, staging;
-    for (std::size_t c = 0; c < own.chunks.size(); ++c) {
-      const DraftChunk& chunk = own.chunks[c];
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      const DraftChunk& chunk = chunks[c];
       activations[c] = recomputed[c] = 0_B;
       int first = firsts[c];
       for (const auto& [layers, recompute] : chunk.parts()) {
@@ -285,8 +300,7 @@ bool DraftCosts::fits_anew(const Draft& draft, const DraftPipeline& pipeline, st
         first += layers;
       }
     }
-    const Bytes need =
-        held + staging + kept(draft, pipeline, stage, activations, recomputed) + transient;
+    const Bytes need = held + staging + kept(draft, query, activations, recomputed) + transient;
     for (const DeviceId device : group.devices) {
       if (need > costs_.capacity(input_.cluster.device(device).gpu_type)) return false;
     }
@@ -317,7 +331,7 @@ DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const DraftPipeline& pi
                           .add(place, 2)
                           .add(layers, 10)
                           .add(own.groups[0].samples, 8)
-                          .add(static_cast<int>(draft.schedule), 2)
+                          .add(static_cast<int>(draft.schedule), 4)
                           .add(chunks > 1 ? 1 : 0, 1)
                           .key(),
                       held.add(draft.zero.stage, 2)
@@ -327,22 +341,27 @@ DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const DraftPipeline& pi
   const bool cached =
       single && uniform_ &&
       (chunks == 1 || (stages < 256 && pipeline.micro_batches < 4096 && chunks < 16));
-  if (cached) {
-    if (const auto found = fits_.find(key); found != fits_.end()) return found->second;
-  }
+  if (!cached) return fit_anew(draft, query, own.groups, layers, replicas);
+  return fits_.answer(key, [&] { return fit_anew(draft, query, own.groups, layers, replicas); });
+}
+
+DraftCosts::StageFit DraftCosts::fit_anew(const Draft& draft, const models::ScheduleQuery& query,
+                                          const std::vector<DraftGroup>& groups, int layers,
+                                          int replicas) const {
+  const int chunks = draft.virtual_stages;
   const int last_first = layers_ - layers;
-  const int first = stage == 0 ? 0 : stage + 1 == stages ? last_first : std::min(1, last_first);
-  // A pipeline of one draft stage in place of the real one, to ask about memory.
-  DraftPipeline probe = pipeline;
-  DraftStage& probed = probe.stages[stage];
+  const bool head = query.stage == 0, tail = query.stage + 1 == query.stages;
+  const int first = head ? 0 : tail ? last_first : std::min(1, last_first);
+  std::vector<DraftChunk> probed;
+  std::vector<int> firsts;
   const auto& allowed = input_.job.allowed.recompute;
   const auto has = [&](ir::Recompute r) {
     return allowed.empty() ? r == ir::Recompute::none
                            : std::find(allowed.begin(), allowed.end(), r) != allowed.end();
   };
   const auto try_with = [&](int full, int selective) -> double {
-    probed.chunks.clear();
-    std::vector<int> firsts;
+    probed.clear();
+    firsts.clear();
     int left = layers, left_full = full, left_selective = selective;
     for (int c = 0; c < chunks; ++c) {
       const int share = (left + chunks - c - 1) / (chunks - c);
@@ -351,19 +370,19 @@ DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const DraftPipeline& pi
       left -= share;
       left_full -= chunk.full;
       left_selective -= chunk.selective;
-      probed.chunks.push_back(chunk);
+      probed.push_back(chunk);
       // Of an interleaved stage only the outer chunks touch the ends of the model.
-      firsts.push_back(chunks == 1                              ? first
-                       : stage == 0 && c == 0                   ? 0
-                       : stage + 1 == stages && c + 1 == chunks ? layers_ - share
-                                                                : std::min(1, layers_ - share));
+      firsts.push_back(chunks == 1               ? first
+                       : head && c == 0          ? 0
+                       : tail && c + 1 == chunks ? layers_ - share
+                                                 : std::min(1, layers_ - share));
     }
-    if (!fits(draft, probe, stage, firsts, replicas)) return kNever;
+    if (!fits(draft, query, groups, probed, firsts, replicas)) return kNever;
     double slowest = 0;
-    for (const DraftGroup& group : own.groups) {
+    for (const DraftGroup& group : groups) {
       double sum = 0;
       for (int c = 0; c < chunks; ++c) {
-        const DraftChunk& chunk = probed.chunks[c];
+        const DraftChunk& chunk = probed[c];
         int from = firsts[c];
         for (const auto& [count, recompute] : chunk.parts()) {
           if (count == 0) continue;
@@ -408,7 +427,6 @@ DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const DraftPipeline& pi
     const double seconds = try_with(layers, 0);
     if (seconds < best.seconds) best = {seconds, layers, 0};
   }
-  if (cached) fits_[key] = best;
   return best;
 }
 
@@ -476,6 +494,7 @@ const DraftCosts::Hop& DraftCosts::hop(const DraftStage& from, const DraftStage&
     hop.loads.push_back({link, seconds});
   }
   hop.seconds = std::max(direct, longest + latency) + inside;
+  loads_ += hop.loads.size();
   return hop;
 }
 
@@ -499,6 +518,7 @@ const DraftCosts::Ring& DraftCosts::ring(const std::vector<DeviceId>& devices) c
     }
   }
   for (const auto& [link, seconds] : loads) ring.loads.push_back({link, seconds});
+  loads_ += ring.loads.size();
   const auto time = [&](Bytes size) {
     return models::collective_time(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, devices,
                                    size, path)
@@ -563,14 +583,13 @@ DraftCosts::Ends DraftCosts::run_anew(const Draft& draft, const DraftPipeline& p
   std::vector<double> up_free(as_size(count * chunks), 0), down_free(up_free);
   std::vector<double> free(as_size(count), 0);
   std::vector<std::size_t> next(as_size(count), 0);
-  std::vector<const std::vector<models::StagePass>*> orders;
-  for (int s = 0; s < count; ++s) orders.push_back(&passes(draft, count, s, batches));
+  const Orders& orders = passes(draft, count, batches);
   Ends ends;
   ends.last_backward.assign(as_size(count), 0);
   for (bool any = true; any;) {
     any = false;
     for (int s = 0; s < count; ++s) {
-      const auto& order = *orders[s];
+      const auto& order = orders[as_size(s)];
       const StageRun& stage = stages[s];
       while (next[s] < order.size()) {
         const models::StagePass& pass = order[next[s]];
@@ -635,10 +654,7 @@ const DraftCosts::Ends& DraftCosts::run(const Draft& draft, const DraftPipeline&
   }
   key.insert(key.end(), up.begin(), up.end());
   key.insert(key.end(), down.begin(), down.end());
-  if (known_ends_.size() > kMostRuns) known_ends_.clear();
-  const auto [known, added] = known_ends_.try_emplace(std::move(key));
-  if (added) known->second = run_anew(draft, pipeline, stages, up, down);
-  return known->second;
+  return ends_.answer(key, [&] { return run_anew(draft, pipeline, stages, up, down); });
 }
 
 /// Pipelines of as many stages whose longest stage takes the same time: they begin together, and
@@ -892,7 +908,18 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
   return last;
 }
 
+/// Not while a view is made: it refers to hops.
+void DraftCosts::forget() const {
+  if (loads_ > kMostLoads) {
+    hops_.clear();
+    rings_.clear();
+    loads_ = 0;
+  }
+  if (class_of_.size() > kMostGroups) class_of_.clear();
+}
+
 DraftCosts::View DraftCosts::view(const Draft& draft) const {
+  forget();
   View view;
   const std::size_t count = draft.pipelines.size();
   const auto chunks = as_size(draft.virtual_stages);
@@ -914,7 +941,11 @@ DraftCosts::View DraftCosts::view(const Draft& draft) const {
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
       own.assign(firsts[p].begin() + static_cast<std::ptrdiff_t>(s * chunks),
                  firsts[p].begin() + static_cast<std::ptrdiff_t>((s + 1) * chunks));
-      if (!fits(draft, pipeline, s, own, replicas)) return view;
+      const models::ScheduleQuery query = {static_cast<int>(pipeline.stages.size()),
+                                           static_cast<int>(s), pipeline.micro_batches,
+                                           draft.virtual_stages};
+      const DraftStage& stage = pipeline.stages[s];
+      if (!fits(draft, query, stage.groups, stage.chunks, own, replicas)) return view;
       double gather = 0;
       if (draft.zero.shards_parameters() && count > 1) {
         std::vector<DeviceId> peers;

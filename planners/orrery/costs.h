@@ -15,6 +15,7 @@
 #include "planners/kit/integers.h"
 #include "planners/kit/stage_costs.h"
 #include "planners/orrery/draft.h"
+#include "planners/orrery/recent_answers.h"
 #include "planners/planner.h"
 
 namespace orrery::planners {
@@ -99,19 +100,25 @@ class DraftCosts {
   const PassTable& table(const DraftGroup& group, int samples, ir::Recompute recompute) const;
   const PartMemory& memory(int first, int layers, const DraftGroup& group, ir::Recompute recompute,
                            const ir::Zero& zero, int replicas) const;
-  bool fits(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+  /// `groups` hold `chunks`, which begin at the layers `firsts`, where the query says.
+  bool fits(const Draft& draft, const models::ScheduleQuery& query,
+            const std::vector<DraftGroup>& groups, const std::vector<DraftChunk>& chunks,
             const std::vector<int>& firsts, int replicas) const;
-  bool fits_anew(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+  bool fits_anew(const Draft& draft, const models::ScheduleQuery& query,
+                 const std::vector<DraftGroup>& groups, const std::vector<DraftChunk>& chunks,
                  const std::vector<int>& firsts, int replicas) const;
-  Bytes kept(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+  StageFit fit_anew(const Draft& draft, const models::ScheduleQuery& query,
+                    const std::vector<DraftGroup>& groups, int layers, int replicas) const;
+  Bytes kept(const Draft& draft, const models::ScheduleQuery& query,
              std::span<const Bytes> activations, std::span<const Bytes> recomputed) const;
   const std::vector<std::vector<int>>& most_in_flight(const Draft& draft,
                                                       const models::ScheduleQuery& query) const;
   const Hop& hop(const DraftStage& from, const DraftStage& to, int layer,
                  ir::ActivationTransfer transfer) const;
   const Ring& ring(const std::vector<DeviceId>& devices) const;
-  const std::vector<models::StagePass>& passes(const Draft& draft, int stages, int stage,
-                                               int micro_batches) const;
+  /// By stage.
+  using Orders = std::vector<std::vector<models::StagePass>>;
+  const Orders& passes(const Draft& draft, int stages, int micro_batches) const;
   /// `up`, `down`: seconds of hops by stage and chunk, with what others make them wait.
   const Ends& run(const Draft& draft, const DraftPipeline& pipeline,
                   const std::vector<StageRun>& stages, const std::vector<double>& up,
@@ -130,6 +137,7 @@ class DraftCosts {
                      const std::vector<std::vector<StageRun>>& runs,
                      const std::vector<Ends>& ends) const;
   double optimizer(const Draft& draft, const DraftStage& stage, int first, int replicas) const;
+  void forget() const;
 
   const PlannerInput& input_;
   StageCosts costs_;
@@ -140,17 +148,18 @@ class DraftCosts {
   mutable std::unordered_map<std::vector<DeviceId>, int, NumbersHash> class_of_;
   mutable std::map<std::vector<double>, int> classes_;
   mutable std::unordered_map<std::uint64_t, PassTable> tables_;
-  mutable std::unordered_map<std::uint64_t, PartMemory> memory_;
-  mutable std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, StageFit, NumbersHash> fits_;
   mutable std::unordered_map<std::uint64_t, double> optimizer_;
   mutable std::unordered_map<std::vector<std::int32_t>, Hop, NumbersHash> hops_;
   mutable std::unordered_map<std::vector<DeviceId>, Ring, NumbersHash> rings_;
-  mutable std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, bool, NumbersHash>
-      known_fits_;
-  mutable std::unordered_map<std::vector<double>, Ends, NumbersHash> known_ends_;
+  using Fields = std::pair<std::uint64_t, std::uint64_t>;
+  mutable RecentAnswers<Fields, StageFit, NumbersHash> fits_;
+  mutable RecentAnswers<Fields, bool, NumbersHash> in_memory_;
+  mutable RecentAnswers<std::vector<double>, Ends, NumbersHash> ends_;
+  mutable RecentAnswers<Fields, PartMemory, NumbersHash> parts_;
+  mutable RecentAnswers<Fields, Orders, NumbersHash> passes_;
+  mutable std::size_t loads_ = 0;  ///< Of hops_ and rings_.
   mutable std::vector<std::int32_t> scratch_;
   mutable std::vector<double> link_scratch_;
-  mutable std::map<std::tuple<int, int, int, int, int>, std::vector<models::StagePass>> passes_;
   mutable std::map<std::tuple<int, int, int, int, int>, std::vector<std::vector<int>>> in_flight_;
 };
 
