@@ -312,12 +312,13 @@ class Evaluation(Record):
     mfu: float
     hfu: float
     dollars_per_million_tokens: float | None
+    joules_per_token: float | None
     pipeline_times: list[float]
     synchronization: float | None
     def __init__(self, *, iteration_time: float = ..., memory: MemoryVerdict = ...,
                  breakdown: Breakdown = ..., tokens_per_second: float = ..., mfu: float = ...,
                  hfu: float = ..., dollars_per_million_tokens: float | None = ...,
-                 pipeline_times: list[float] = ...,
+                 joules_per_token: float | None = ..., pipeline_times: list[float] = ...,
                  synchronization: float | None = ...) -> None: ...
 
 class EventScope(Record):
@@ -370,12 +371,14 @@ class GpuType(Record):
     launch: float
     price: float | None
     spot_price: float | None
+    power: float | None
     source: str
     def __init__(self, *, name: str = ..., vendor: str = ..., peak: dict[Literal["fp32", "tf32",
                  "fp16", "bf16", "fp8", "fp64", "fp4"], float] = ..., memory: float = ...,
                  memory_bandwidth: float = ..., efficiency: float = ...,
                  memory_efficiency: float = ..., launch: float = ..., price: float | None = ...,
-                 spot_price: float | None = ..., source: str = ...) -> None: ...
+                 spot_price: float | None = ..., power: float | None = ...,
+                 source: str = ...) -> None: ...
 
 class Group(Record):
     """A tensor-parallel group: its devices in rank order."""

@@ -181,6 +181,7 @@ class Evaluation(Result):
     mfu: float
     hfu: float
     dollars_per_million_tokens: float | None
+    joules_per_token: float | None
     fits: bool
     verdict: str
     memory: list[Memory]
@@ -440,7 +441,8 @@ class PlanOfTheFrontier(Result):
     what: str
     devices: int
     evaluated_seconds: float
-    dollars_per_million_tokens: float
+    dollars_per_million_tokens: float | None
+    joules_per_token: float | None
 
 class PlanResult(Result):
     cluster: str
