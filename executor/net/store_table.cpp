@@ -28,7 +28,7 @@ StoreMessage StoreTable::answer(const StoreMessage& message) {
       changed_.notify_all();
       return {1, 0, "", ""};
     case StoreCommand::get:
-      changed_.wait_for(lock, std::min(milliseconds(message.number), kLongest),
+      changed_.wait_for(lock, std::clamp(milliseconds(message.number), milliseconds(0), kLongest),
                         [&] { return stop_ || values_.contains(message.key); });
       if (const auto it = values_.find(message.key); it != values_.end()) {
         return {1, 0, "", it->second};

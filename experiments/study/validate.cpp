@@ -76,6 +76,7 @@ std::string check_plan(const std::string& path, const ValidateSettings& args,
                        const models::Library& library, Diagnostics& diagnostics) {
   if (!args.job.cluster && !args.job.model) {
     const ir::Plan plan = models::load_plan(path, diagnostics);
+    if (!diagnostics.empty()) return "";
     return fmt::format(
         "{} on {} GPUs; not checked against a cluster and a model: add "
         "--cluster, --model and --sequence-length",
