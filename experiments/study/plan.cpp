@@ -111,7 +111,7 @@ RobustSettings robust_settings(const PlanSettings& settings, config::Diagnostics
   RobustSettings out;
   out.job = settings.job;
   out.judge = settings.judge;
-  if (!settings.planners.empty()) out.planners = settings.planners;
+  out.planners = settings.planners;
   out.options = settings.options;
   out.work_budget = settings.work_budget;
   out.choices = settings.robust;
@@ -191,7 +191,7 @@ void write_outputs(const PlanSettings& settings, const RunTask& task, const RunR
 void describe(config::Visitor& v, PlanSettings& settings) {
   v.optional("planner", settings.planners,
              "name, comma-separated names, or all; of several each has 8 plans judged (-o "
-             "evaluate_top=N: another number); needed, but with --robust: orrery",
+             "evaluate_top=N: another number); default: orrery",
              {.letter = 'p', .commas = true});
   v.optional("option", settings.options,
              "NAME=VALUE: knob of the planner (orrery list planners NAME); may be repeated",

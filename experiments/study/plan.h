@@ -20,8 +20,8 @@ inline constexpr int kJudgedInComparisons = 8;
 struct PlanSettings {
   JobSettings job{JobDefaults::fixed};
   JudgeSettings judge;
-  std::vector<std::string> planners;           ///< Names; "all" is every one of the catalog.
-  std::map<std::string, std::string> options;  ///< Of the planners that know them.
+  std::vector<std::string> planners{"orrery"};  ///< Names; "all" is every one of the catalog.
+  std::map<std::string, std::string> options;   ///< Of the planners that know them.
   std::optional<std::int64_t> work_budget;
   /// RunSpec's of the same names.
   std::optional<models::PlanRunner> executable_by;
