@@ -44,6 +44,7 @@ TEST(Plan, ABestPlanComesBackAndSimulatesTheSame) {
 
 TEST(Plan, AllProblemsComeAtOnceAtTheirSettings) {
   PlanSettings settings;
+  settings.planners.clear();
   settings.output = "";
   try {
     plan(settings, {});
