@@ -88,6 +88,13 @@ std::optional<std::string> find_file(const config::Located<std::string>& name, c
   return std::nullopt;
 }
 
+config::Located<std::string> beside_or_named(const config::Located<std::string>& name,
+                                             const std::string& folder) {
+  const std::string beside = (fs::path(folder) / name.value).string();
+  std::error_code error;
+  return fs::is_regular_file(beside, error) ? config::Located<std::string>{beside, name.at} : name;
+}
+
 void complete_job(config::Value& job, const std::string& folder, config::Diagnostics& problems) {
   if (job.is_map() && job.find("schema") == nullptr) {
     job.append("schema", config::Value::scalar("orrery/job/1"));

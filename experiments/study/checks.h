@@ -26,6 +26,10 @@ std::optional<std::string> find_file(const config::Located<std::string>& name, c
                                      const std::string& base_folder,
                                      config::Diagnostics& diagnostics);
 
+/// The file of that name in `folder`, if there is one; else `name` as it is: of the library.
+config::Located<std::string> beside_or_named(const config::Located<std::string>& name,
+                                             const std::string& folder);
+
 /// A job as an experiment file gives it: splices the job file that a scalar names, seen from
 /// `folder`, or adds the `schema` that a job inside another file need not repeat.
 void complete_job(config::Value& job, const std::string& folder, config::Diagnostics& problems);

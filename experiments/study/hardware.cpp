@@ -56,6 +56,10 @@ void change_links(const HardwareChanges& changes, models::Cluster& cluster,
 }
 
 void scale_links(const HardwareChanges& changes, models::Cluster& cluster) {
+  if (changes.oversubscription) {
+    cluster.fabric.leaf_uplink = {};
+    cluster.fabric.leaf_oversubscription = *changes.oversubscription;
+  }
   std::set<std::string> between;
   for (const models::Node& node : cluster.nodes) {
     for (const models::Nic& nic : node.nics) between.insert(nic.link);
@@ -85,7 +89,7 @@ void scale_links(const HardwareChanges& changes, models::Cluster& cluster) {
 bool HardwareChanges::none() const {
   return efficiency.empty() && scale_efficiency == 1 && scale_compute == 1 && price.empty() &&
          power.empty() && scale_network == 1 && scale_node == 1 && scale_latency == 1 &&
-         link.empty();
+         link.empty() && !oversubscription;
 }
 
 void describe(config::Visitor& v, HardwareChanges& changes) {
@@ -106,6 +110,12 @@ void describe_fields(config::Visitor& v, HardwareChanges& changes) {
   v.optional("scale_network", changes.scale_network, "factor for bandwidths between nodes");
   v.optional("scale_node", changes.scale_node, "factor for bandwidths inside nodes");
   v.optional("scale_latency", changes.scale_latency, "factor for latencies of all links");
+  if (!v.dumping() || changes.oversubscription) {
+    v.optional("oversubscription", changes.oversubscription,
+               "bandwidth of the NICs below each leaf switch over that of its uplink, instead of "
+               "the cluster's");
+  }
+  if (changes.oversubscription) v.positive("oversubscription", *changes.oversubscription);
   v.optional("link", changes.link,
              "bandwidth of a link class (orrery list links): infiniband-200=\"100 Gbps\"");
   v.optional("without", changes.without,
@@ -158,22 +168,19 @@ void apply(const HardwareChanges& changes, models::Cluster& cluster,
   models::seal(cluster);
 }
 
-namespace {
-
-/// Devices that `without` names.
-std::set<DeviceId> left_out(const HardwareChanges& changes, const models::Cluster& cluster,
-                            config::Diagnostics& diagnostics) {
-  std::set<DeviceId> without;
+std::set<DeviceId> devices_named(const std::vector<config::Located<std::string>>& listed,
+                                 const models::Cluster& cluster, config::Diagnostics& diagnostics) {
+  std::set<DeviceId> devices;
   std::vector<std::string> names;
   for (const models::Node& node : cluster.nodes) names.push_back(node.name);
-  for (const config::Located<std::string>& one : changes.without) {
+  for (const config::Located<std::string>& one : listed) {
     config::TextError error;
     const auto node = std::find(names.begin(), names.end(), one.value);
     if (node != names.end()) {
       const NodeId id{static_cast<std::int32_t>(node - names.begin())};
-      for (const DeviceId device : cluster.devices_of(id)) without.insert(device);
+      for (const DeviceId device : cluster.devices_of(id)) devices.insert(device);
     } else if (const auto number = config::parse_integer(one.value, 0, cluster.size() - 1, error)) {
-      without.insert(DeviceId{static_cast<std::int32_t>(*number)});
+      devices.insert(DeviceId{static_cast<std::int32_t>(*number)});
     } else {
       diagnostics.add(one.at,
                       fmt::format("'{}' is neither a node nor a device of '{}', 0 to {}", one.value,
@@ -181,14 +188,12 @@ std::set<DeviceId> left_out(const HardwareChanges& changes, const models::Cluste
                       config::suggest(one.value, names, "nodes"));
     }
   }
-  return without;
+  return devices;
 }
-
-}  // namespace
 
 std::vector<DeviceId> devices_left(const HardwareChanges& changes, const models::Cluster& cluster,
                                    config::Diagnostics& diagnostics) {
-  const std::set<DeviceId> without = left_out(changes, cluster, diagnostics);
+  const std::set<DeviceId> without = devices_named(changes.without, cluster, diagnostics);
   std::vector<std::string> types;
   for (const models::GpuType& gpu : cluster.gpu_types) types.push_back(gpu.name);
   check_known(changes.at_most, types, "GPU type", cluster, diagnostics);
@@ -213,7 +218,7 @@ std::vector<DeviceId> devices_left(const HardwareChanges& changes, const models:
 std::string overuse(const HardwareChanges& changes, const std::vector<DeviceId>& used,
                     const models::Cluster& cluster) {
   config::Diagnostics known;  // Names were checked.
-  const std::set<DeviceId> without = left_out(changes, cluster, known);
+  const std::set<DeviceId> without = devices_named(changes.without, cluster, known);
   std::map<std::string, std::int64_t> count;
   for (const DeviceId device : used) {
     if (without.contains(device)) {

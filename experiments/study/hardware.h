@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,8 @@ struct HardwareChanges {
   double scale_network = 1;
   double scale_node = 1;     ///< Bandwidth of everything inside nodes: NVLink, PCIe.
   double scale_latency = 1;  ///< Of all links.
+  /// Fabric::leaf_oversubscription, instead of what the cluster says of the uplinks of its leaves.
+  std::optional<double> oversubscription;
   /// Bandwidth of a link class, before the factors.
   std::map<std::string, config::Located<BytesPerSecond>> link;
   /// Names of nodes and numbers of devices that are there but not used.
@@ -43,6 +47,10 @@ void describe_fields(config::Visitor& v, HardwareChanges& changes);
 /// scaled by `scale_network`.
 void apply(const HardwareChanges& changes, models::Cluster& cluster,
            config::Diagnostics& diagnostics);
+
+/// Devices that a list names, by their nodes or their numbers; unknown names are problems.
+std::set<DeviceId> devices_named(const std::vector<config::Located<std::string>>& listed,
+                                 const models::Cluster& cluster, config::Diagnostics& diagnostics);
 
 /// The devices that `without` and `at_most` leave to a planner, ascending. Unknown names, and none
 /// left, are problems.

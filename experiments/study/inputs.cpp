@@ -30,12 +30,7 @@ Value base_job(const JobSettings& args, const Text& plan, Diagnostics& diagnosti
   if (args.job) return config::load_value(*args.job, diagnostics);
   Value job = Value::map({});
   job.append("schema", Value::scalar("orrery/job/1"));
-  if (!plan) return job;
-  job.append("allowed", config::to_value(everything_allowed()));
-  if (!args.gives("global_batch")) {
-    job.append("global_batch",
-               Value::scalar(std::to_string(batch_of(*plan)), at_setting("global_batch")));
-  }
+  if (plan) complete_for_plan(job, *plan);
   return job;
 }
 
@@ -96,6 +91,16 @@ const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
 config::Position at_setting(std::string key) {
   std::replace(key.begin(), key.end(), '_', '-');
   return {"--" + key, 0, 0};
+}
+
+void complete_for_plan(Value& job, const std::string& plan) {
+  if (job.find("allowed") == nullptr) {
+    job.append("allowed", config::to_value(everything_allowed()));
+  }
+  if (job.find("global_batch") == nullptr) {
+    job.append("global_batch",
+               Value::scalar(std::to_string(batch_of(plan)), at_setting("global_batch")));
+  }
 }
 
 void JobSettings::set_default(const std::string& path, std::int64_t value) {
@@ -200,6 +205,17 @@ models::Job make_job(JobSettings args, const Text& plan, Diagnostics& diagnostic
   return job;
 }
 
+void judge_by(const JudgeSettings& judge, RunSpec& spec) {
+  spec.cost = judge.cost;
+  spec.collapsed = !judge.expanded;
+  spec.seed = static_cast<std::uint64_t>(judge.seed);
+  spec.simulation = judge.simulation;
+  spec.simulation.seed = judge.seed;
+  spec.hardware = judge.hardware;
+  spec.stragglers_at = at_setting("straggler");
+  spec.slow_links_at = at_setting("slow_link");
+}
+
 RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text& plan,
                   Diagnostics& diagnostics) {
   RunSpec spec;
@@ -223,14 +239,7 @@ RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text
   if (job.profile) spec.profile = {*job.profile, at_setting("profile")};
   if (job.scale_profile) spec.scale_profile = {*job.scale_profile, at_setting("scale_profile")};
   if (plan) spec.plan = {*plan, config::Position{}};
-  spec.cost = judge.cost;
-  spec.collapsed = !judge.expanded;
-  spec.seed = static_cast<std::uint64_t>(judge.seed);
-  spec.simulation = judge.simulation;
-  spec.simulation.seed = judge.seed;
-  spec.hardware = judge.hardware;
-  spec.stragglers_at = at_setting("straggler");
-  spec.slow_links_at = at_setting("slow_link");
+  judge_by(judge, spec);
   return spec;
 }
 

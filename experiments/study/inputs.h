@@ -78,6 +78,13 @@ std::int64_t whole_number(const Text& text, const char* key, std::int64_t low,
 /// batch defaults to the plan's, and without a job file all that a plan can use is allowed.
 models::Job make_job(JobSettings args, const Text& plan, config::Diagnostics& diagnostics);
 
+/// What a job that a plan file comes with need not say: the plan's global batch, and that all is
+/// allowed that a plan can use.
+void complete_for_plan(config::Value& job, const std::string& plan);
+
+/// How the run is judged.
+void judge_by(const JudgeSettings& judge, RunSpec& spec);
+
 /// Everything but planner and plan.
 RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text& plan,
                   config::Diagnostics& diagnostics);

@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <variant>
 
+#include "experiments/study/checks.h"
 #include "experiments/study/clock.h"
 #include "experiments/study/execute.h"
 #include "experiments/study/limits.h"
@@ -32,17 +31,7 @@
 namespace orrery::experiments {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr double kSecondsPerDay = 86400;
-
-/// A file next to the study, or a name of the library.
-config::Located<std::string> resolved(const config::Located<std::string>& name,
-                                      const std::string& folder) {
-  const std::string beside = (fs::path(folder) / name.value).string();
-  std::error_code error;
-  return fs::is_regular_file(beside, error) ? config::Located<std::string>{beside, name.at} : name;
-}
 
 double simulating(const sim::SimulatedTimers& timers) {
   return timers.iterations().counts().simulating.value +
@@ -254,8 +243,8 @@ LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& fold
   RunSpec spec;
   static_cast<TrainingInputs&>(spec) = one;
   spec.planner = one.planner;
-  spec.cluster = resolved(one.cluster, folder);
-  spec.model = resolved(one.model, folder);
+  spec.cluster = beside_or_named(one.cluster, folder);
+  spec.model = beside_or_named(one.model, folder);
   LoadedRun run = load_run(spec, folder, library, diagnostics);
   if (diagnostics.problems().size() == before) {
     check_batch(spec, run.cluster, run.workload, diagnostics);

@@ -158,12 +158,53 @@ SimulateResult simulate_step_plan(const SimulateSettings& args) {
   return result;
 }
 
+/// What a file of jobs says itself, and what speaks of one plan.
+void refuse_for_jobs(const SimulateSettings& args, config::Diagnostics& diagnostics) {
+  if (args.plans.size() > 1) {
+    diagnostics.add({"plans", 0, 0}, "a file of jobs is simulated alone", "name one file");
+  }
+  const auto refuse = [&](bool given, const char* key, const char* hint) {
+    if (given) diagnostics.add(at_setting(key), "has no meaning for a file of jobs", hint);
+  };
+  refuse(args.job.model.has_value(), "model", "the file says it of each job");
+  refuse(args.job.job.has_value(), "job", "the file says it of each job");
+  for (const auto& [key, path] : job_keys()) {
+    refuse(args.job.gives(path), key.c_str(), "the file says it of each job");
+  }
+  refuse(args.timeline.has_value(), "timeline", "simulate the plan of one job alone");
+  refuse(args.log.has_value(), "log", "simulate the plan of one job alone");
+  refuse(args.program.has_value(), "program", "simulate the plan of one job alone");
+  refuse(args.steps != 1, "steps", "simulate the plan of one job alone");
+  refuse(args.overlap.has_value(), "overlap", "");
+  refuse(args.judge.cost != CostModel::simulator, "cost", "closed forms know one job only");
+}
+
+SimulateResult simulate_jobs(const SimulateSettings& settings, const Call& call,
+                             config::Diagnostics problems) {
+  refuse_for_jobs(settings, problems);
+  const models::Library library = open_library(problems);
+  const Jobs jobs = load_jobs(settings.plans.front(), problems);
+  problems.raise();
+  SimulateResult result;
+  result.inputs = load_job_runs(jobs, settings.job, settings.judge, library, problems);
+  problems.raise();
+  std::vector<RunTask> tasks;
+  for (std::size_t i = 0; i < result.inputs.size(); ++i) {
+    tasks.push_back({jobs.jobs[i].name.value, result.inputs[i], {}});
+  }
+  result.plans = run_tasks(tasks, call, settings.judge.cache.open(call.on_note).get());
+  result.jobs = simulate_together(jobs, result.inputs, result.plans, settings.phases, call);
+  return result;
+}
+
 }  // namespace
 
 void describe(config::Visitor& v, SimulateSettings& settings) {
-  v.required("plan", settings.plans,
-             "plan files, one step plan, or the folder of a run that orrery import recorded",
-             {.positional = true});
+  v.required(
+      "plan", settings.plans,
+      "plan files, one step plan, one file of jobs, or the folder of a run that orrery import "
+      "recorded",
+      {.positional = true});
   v.optional("timeline", settings.timeline,
              "write a timeline: FILE.perfetto-trace or FILE.json (Chrome)", {.letter = 't'});
   v.optional("log", settings.log, "write the run log (protobuf)");
@@ -171,6 +212,10 @@ void describe(config::Visitor& v, SimulateSettings& settings) {
   v.optional("steps", settings.steps,
              "simulate so many steps, each with noise of its own, and say p5, median and p95");
   v.between("steps", settings.steps, std::int64_t{1}, std::int64_t{100'000});
+  v.optional("phases", settings.phases,
+             "of a file of jobs: simulate so many draws of when they start, and say the median and "
+             "the range");
+  v.between("phases", settings.phases, std::int64_t{1}, std::int64_t{10'000});
   v.optional("overlap", settings.overlap,
              "of a recorded run: recorded (default), or none: kernels and communication of a rank "
              "one at a time");
@@ -189,6 +234,10 @@ void describe(config::Visitor& v, StepTimes& times) {
 void describe(config::Visitor& v, SimulateResult& result) {
   v.title("Simulations");
   if (result.recorded) return describe(v, *result.recorded);
+  if (result.jobs) {
+    describe(v, *result.jobs);
+    return v.required("plans", result.plans, "what each job came to alone");
+  }
   v.required("cluster", result.cluster, "its name");
   v.required("model", result.model, "its name");
   if (!result.step) {
@@ -199,8 +248,21 @@ void describe(config::Visitor& v, SimulateResult& result) {
   describe(v, result.step->outcome);
 }
 
+int exit_status(const SimulateResult& result) {
+  return result.jobs && std::any_of(result.plans.begin(), result.plans.end(),
+                                    [](const RunReport& job) { return !job.plan; })
+             ? 1
+             : 0;
+}
+
 SimulateResult simulate(const SimulateSettings& settings, const Call& call,
                         config::Diagnostics problems) {
+  if (!settings.plans.empty() && is_jobs_file(settings.plans.front())) {
+    return simulate_jobs(settings, call, std::move(problems));
+  }
+  if (settings.phases != 1) {
+    problems.add(at_setting("phases"), "has a meaning for files of jobs only");
+  }
   if (!settings.plans.empty() && models::is_step_plan(settings.plans.front())) {
     if (settings.overlap) problems.add(at_setting("overlap"), "has no meaning for a step plan");
     problems.raise();

@@ -1,5 +1,5 @@
-/// One iteration of given plans, one step of mixed lengths, or a recorded run once more: what
-/// `orrery simulate` does.
+/// One iteration of given plans, one step of mixed lengths, jobs side by side, or a recorded run
+/// once more: what `orrery simulate` does.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,6 +9,7 @@
 #include "experiments/study/call.h"
 #include "experiments/study/execute.h"
 #include "experiments/study/inputs.h"
+#include "experiments/study/jobs.h"
 #include "experiments/study/mixed_length.h"
 #include "experiments/study/recorded.h"
 #include "models/base/units.h"
@@ -19,8 +20,10 @@ namespace orrery::experiments {
 struct SimulateSettings {
   JobSettings job;
   JudgeSettings judge;
-  std::vector<std::string> plans;  ///< Files; or one step plan, or the folder of a recorded run.
+  /// Files; or one step plan, one file of jobs, or the folder of a recorded run.
+  std::vector<std::string> plans;
   std::int64_t steps = 1;          ///< Each with noise of its own: seed, seed + 1, ...
+  std::int64_t phases = 1;         ///< Of jobs: draws of when they start (simulate_together).
   std::optional<Overlap> overlap;  ///< Of a recorded run.
   Text timeline;
   Text log;
@@ -45,13 +48,16 @@ void describe(config::Visitor& v, StepTimes& times);
 struct SimulateResult {
   std::string cluster;
   std::string model;
-  std::vector<RunReport> plans;            ///< Of each file; of its first step.
+  std::vector<RunReport> plans;            ///< Of each file, of its first step; of each job alone.
   std::vector<StepTimes> steps;            ///< Of each file, where several steps were asked for.
   std::optional<SimulatedStep> step;       ///< Of a step plan, instead of `plans`.
   std::optional<RecordedReplay> recorded;  ///< Of a recorded run, instead of `plans`.
+  std::optional<JobsTogether> jobs;        ///< Of a file of jobs, besides `plans`.
   std::vector<LoadedRun> inputs;           ///< Of each of `plans`; not described.
 };
 void describe(config::Visitor& v, SimulateResult& result);
+/// 1 if a job has no plan.
+int exit_status(const SimulateResult& result);
 
 /// A step plan refuses settings that say how an iteration is judged or exported: they have
 /// no meaning there. `problems`: those found in the settings so far.

@@ -9,6 +9,7 @@
 
 #include "experiments/study/assumptions.h"
 #include "experiments/study/init.h"
+#include "experiments/study/jobs.h"
 #include "experiments/study/run_study.h"
 #include "experiments/study/study.h"
 #include "models/base/text.h"
@@ -88,6 +89,13 @@ std::string check_plan(const std::string& path, const ValidateSettings& args,
   return fmt::format("fits {} and {}", spec.cluster.value, spec.model.value);
 }
 
+std::string check_jobs(const std::string& path, const models::Library& library,
+                       Diagnostics& diagnostics) {
+  const Jobs jobs = load_jobs(path, diagnostics);
+  if (diagnostics.empty()) load_job_runs(jobs, {}, {}, library, diagnostics);
+  return fmt::format("{} on {}", counted(jobs.jobs.size(), "job"), jobs.cluster.value);
+}
+
 std::string check_study_file(const std::string& path, const models::Library& library,
                              Diagnostics& diagnostics) {
   const Study study = load_study(path, diagnostics);
@@ -113,6 +121,7 @@ std::vector<FileKind> file_kinds(const ValidateSettings& settings, const Call& c
          return check_cluster(path, library, call, diagnostics);
        }},
       readable("job", models::load_job),
+      {"jobs", check_jobs},
       {"lengths",
        [](const std::string& path, const Library&, Diagnostics& diagnostics) {
          models::load_lengths(path, "", {path, 0, 0}, diagnostics);

@@ -20,21 +20,49 @@ bool opens(const ir::Program& program, OpId id, std::uint32_t stream_begin) {
 
 }  // namespace
 
-IterationChain::IterationChain(const ProgramTasks::Input& input, FlowEngine& engine, int count)
-    : program_(input.program), folding_(input.folding), engine_(engine) {
-  for (int i = 0; i < count; ++i) {
-    iterations_.push_back(std::make_unique<ProgramTasks>(input, engine));
-    iterations_.back()->build();
-    if (i > 0) follow(iteration(i - 1), iteration(i));
+IterationChain::IterationChain(const ProgramTasks::Input& input, FlowEngine& engine, int count,
+                               Next next)
+    : input_(input),
+      program_(input.program),
+      folding_(input.folding),
+      engine_(engine),
+      next_(next) {
+  for (int i = 0; i < count; ++i) extend();
+}
+
+std::vector<TaskId> IterationChain::extend() {
+  iterations_.push_back(std::make_unique<ProgramTasks>(input_, engine_));
+  iterations_.back()->build();
+  if (count() == 1) return {};
+  return follow(iteration(count() - 2), iteration(count() - 1));
+}
+
+template <class Take>
+void IterationChain::for_each_opening(std::size_t rank, Take take) const {
+  for (std::size_t slot = rank * ir::kStreams; slot < (rank + 1) * ir::kStreams; ++slot) {
+    const std::uint32_t begin = program_.stream_begin[slot];
+    for (std::uint32_t i = begin; i < program_.stream_begin[slot + 1]; ++i) {
+      const OpId id{static_cast<std::int32_t>(i)};
+      if (opens(program_, id, begin)) take(id);
+    }
   }
 }
 
-void IterationChain::follow(const ProgramTasks& before, const ProgramTasks& after) {
+void IterationChain::delay(Seconds start) {
+  const TaskId wait = engine_.add_delay(start);
+  for (std::size_t r = 0; r < program_.ranks.size(); ++r) {
+    for_each_opening(r, [&](OpId id) { engine_.add_dependency(wait, iteration(0).first(id)); });
+  }
+}
+
+std::vector<TaskId> IterationChain::follow(const ProgramTasks& before, const ProgramTasks& after) {
+  std::vector<TaskId> gates;
   for (std::size_t r = 0; r < program_.ranks.size(); ++r) {
     const std::span<const std::uint32_t> begin(&program_.stream_begin[r * ir::kStreams],
                                                ir::kStreams + 1);
     if (begin.front() == begin.back()) continue;
-    const TaskId gate = engine_.add_barrier();
+    if (gates.empty() || next_ == Next::after_own_ops) gates.push_back(engine_.add_barrier());
+    const TaskId gate = gates.back();
     for (int s = 0; s < ir::kStreams; ++s) {
       const std::size_t slot = s;
       for (std::uint32_t i = begin[slot]; i < begin[slot + 1]; ++i) {
@@ -43,10 +71,11 @@ void IterationChain::follow(const ProgramTasks& before, const ProgramTasks& afte
         if (ends_stream || !in_order(static_cast<ir::Stream>(s))) {
           engine_.add_dependency(before.last(id), gate);
         }
-        if (opens(program_, id, begin[slot])) engine_.add_dependency(gate, after.first(id));
       }
     }
+    for_each_opening(r, [&](OpId id) { engine_.add_dependency(gate, after.first(id)); });
   }
+  return gates;
 }
 
 SimulatedWork IterationChain::work() const {

@@ -13,9 +13,20 @@ namespace orrery::sim {
 
 class IterationChain {
  public:
+  /// What a rank waits for before it begins its next iteration: for its own ops, as if the program
+  /// were staggered, or for all ops.
+  enum class Next { after_own_ops, after_all_ops };
+
   /// Keeps references. Adds the tasks of `count` >= 1 iterations to `engine`. All have the same
   /// prices, noise included.
-  IterationChain(const ProgramTasks::Input& input, FlowEngine& engine, int count);
+  IterationChain(const ProgramTasks::Input& input, FlowEngine& engine, int count,
+                 Next next = Next::after_own_ops);
+
+  /// Adds another iteration, also while the engine runs. Returns the barriers that end when ranks
+  /// have finished the iteration before it: one for all, or one for each that has ops.
+  std::vector<TaskId> extend();
+  /// Before the run: the first iteration begins `start` after it.
+  void delay(Seconds start);
 
   int count() const { return static_cast<int>(iterations_.size()); }
   ProgramTasks& iteration(int i) { return *iterations_[i]; }
@@ -25,11 +36,16 @@ class IterationChain {
   std::vector<RankEnds> ends(Seconds start) const;
 
  private:
-  void follow(const ProgramTasks& before, const ProgramTasks& after);
+  std::vector<TaskId> follow(const ProgramTasks& before, const ProgramTasks& after);
+  /// Calls take(op) for the ops of a rank that no op of the rank comes before.
+  template <class Take>
+  void for_each_opening(std::size_t rank, Take take) const;
 
+  const ProgramTasks::Input input_;
   const ir::Program& program_;
   const Folding* folding_;
   FlowEngine& engine_;
+  Next next_;
   std::vector<std::unique_ptr<ProgramTasks>> iterations_;
 };
 

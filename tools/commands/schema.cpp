@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "experiments/study/assumptions.h"
+#include "experiments/study/jobs.h"
 #include "experiments/study/study.h"
 #include "models/config/diagnostics.h"
 #include "models/config/document.h"
@@ -22,11 +23,11 @@ struct SchemaSettings {
 };
 
 void describe(config::Visitor& v, SchemaSettings& settings) {
-  v.required(
-      "kind", settings.kind,
-      "cluster, model, job, lengths, plan, step_plan, profile, study, trace_generator, gpus or "
-      "links",
-      {.positional = true});
+  v.required("kind", settings.kind,
+             "cluster, model, job, jobs, lengths, plan, step_plan, profile, study, "
+             "trace_generator, gpus or "
+             "links",
+             {.positional = true});
   v.optional("reference", settings.reference, "print the reference page (Markdown) instead");
 }
 
@@ -43,11 +44,13 @@ OwnKind own() {
 }
 
 constexpr char kAssumptions[] = "Assumptions";
+constexpr char kJobs[] = "Jobs";
 constexpr char kTraceGenerator[] = "Trace generator";
 
 const std::map<std::string, OwnKind>& own_kinds() {
   static const std::map<std::string, OwnKind> kKinds = {
       {"assumptions", own<experiments::Assumptions, kAssumptions>()},
+      {"jobs", own<experiments::Jobs, kJobs>()},
       {"study", {experiments::study_schema, experiments::study_reference}},
       {"trace_generator", own<traces::TraceGenerator, kTraceGenerator>()}};
   return kKinds;

@@ -2,6 +2,7 @@
 #include "experiments/study/simulate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "models/base/text.h"
 #include "tools/cli/command.h"
@@ -19,7 +20,8 @@ struct SimulateView {
 };
 
 void describe(config::Visitor& v, SimulateView& view) {
-  v.optional("full", view.full, "print every pipeline, equal ones too");
+  v.optional("full", view.full,
+             "print every pipeline, equal ones too; of jobs also what each came to alone");
 }
 
 std::string step_text(const experiments::SimulatedStep& simulated) {
@@ -154,6 +156,55 @@ std::string replay_text(const experiments::RecordedReplay& replay,
   return text;
 }
 
+std::string jobs_text(const experiments::JobsTogether& together) {
+  const bool range = together.phases > 1;
+  Table jobs;
+  jobs.column("job").column("plan").number("GPUs").number("alone s").number("together s");
+  if (range) jobs.number("fastest s").number("slowest s");
+  jobs.number("slow-down").number("tokens/s").column("shares links with");
+  for (const experiments::JobTogether& job : together.jobs) {
+    if (job.infeasible) {
+      jobs.row({job.name, job.plan + ": no plan"});
+      continue;
+    }
+    std::vector<std::string> cells = {job.name, job.plan, std::to_string(job.devices),
+                                      seconds_cell(job.alone.value),
+                                      seconds_cell(job.together.value)};
+    if (range) {
+      cells.push_back(seconds_cell(job.fastest.value_or(job.together).value));
+      cells.push_back(seconds_cell(job.slowest.value_or(job.together).value));
+    }
+    cells.push_back(fmt::format("{:.3f}", job.slowdown));
+    cells.push_back(grouped(job.tokens_per_second, 0));
+    cells.push_back(fmt::format("{}", fmt::join(job.shares_links_with, ", ")));
+    jobs.row(cells);
+  }
+  std::string text =
+      section(fmt::format("Jobs side by side on {}{}", together.cluster,
+                          range ? fmt::format(", median of {} phases", together.phases) : ""),
+              jobs.text(0, colors()));
+  text += fmt::format("\nAll jobs: {} tokens/s, {} if none slowed another\n",
+                      grouped(together.tokens_per_second, 0),
+                      grouped(together.tokens_per_second_alone, 0));
+  if (together.links.empty()) return text + "No link is shared.\n";
+  Table links;
+  links.column("link").number("GB/s").number("busy").column("by");
+  for (const experiments::SharedLink& link : together.links) {
+    std::vector<std::string> shares;
+    for (const auto& [name, share] : link.by_job) {
+      shares.push_back(fmt::format("{} {}", name, percent(share)));
+    }
+    links.row({link.link, fmt::format("{:.3g}", link.capacity.value / 1e9), percent(link.busy),
+               fmt::format("{}", fmt::join(shares, ", "))});
+  }
+  const auto shown = static_cast<std::int64_t>(together.links.size());
+  return text + "\n" +
+         section(shown < together.shared_links ? fmt::format("Shared links, the busiest {} of {}",
+                                                             shown, together.shared_links)
+                                               : "Shared links",
+                 links.text(2, colors()));
+}
+
 void print_simulation(const SimulateResult& result, const SimulateSettings& settings,
                       const SimulateView& view) {
   if (result.step) {
@@ -165,6 +216,17 @@ void print_simulation(const SimulateResult& result, const SimulateSettings& sett
     print(replay_text(*result.recorded, settings));
     print(exports_text(settings));
     return;
+  }
+  if (result.jobs) {
+    for (std::size_t i = 0; i < result.plans.size(); ++i) {
+      const experiments::RunReport& alone = result.plans[i];
+      if (alone.infeasible) {
+        print(fmt::format("{}: {}\n", alone.name, infeasible_text(*alone.infeasible)));
+      } else if (view.full) {
+        print(job_line(result.inputs[i]) + report_text(alone, result.inputs[i], true) + "\n");
+      }
+    }
+    return print(jobs_text(*result.jobs));
   }
   print(job_line(result.inputs.front()));
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
@@ -179,7 +241,8 @@ void print_simulation(const SimulateResult& result, const SimulateSettings& sett
 
 extern const Command kSimulate;
 const Command kSimulate = command<experiments::simulate, print_simulation, SimulateView>(
-    "simulate", "Simulate one iteration of plans, or a recorded run with another network",
+    "simulate",
+    "Simulate one iteration of plans, jobs side by side, or a recorded run with another network",
     "simulate experiments/hexiscale/case_study/plans/hexiscale.yaml --cluster hexiscale_case_study "
     "--model llama2_13b --sequence-length 4096");
 

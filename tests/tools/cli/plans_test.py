@@ -206,6 +206,108 @@ class Plan(Case):
         self.assertEqual(shown["best"], min(times, key=times.get))
 
 
+class Jobs(Case):
+    CLUSTER = """\
+schema: orrery/cluster/1
+name: four_nodes
+nodes:
+  - name: node
+    count: 4
+    gpus: {type: A100-80GB, count: 2}
+    domains: {link: nvlink3}
+    nics: {link: ethernet-10g}
+fabric: {leaf_latency: 1 us, spine_latency: 1 us}
+"""
+
+    def setUp(self):
+        super().setUp()
+        self.cluster = self.write("cluster.yaml", self.CLUSTER)
+        self.where = ["-c", self.cluster, "-m", "gpt3_125m", "-s", "1024"]
+
+    def plan(self, name, without):
+        """A plan of data parallelism on the GPUs that are not left out."""
+        path = str(self.folder / name)
+        self.succeed("plan", "-p", "megatron_grid", *self.where, "-b", "16", "--without", without,
+                     "--max-tensor-parallel", "1", "--output", path)
+        return path
+
+    def jobs(self, *entries):
+        lines = ["schema: orrery/jobs/1", "cluster: cluster.yaml", "jobs:"]
+        for name, rest in entries:
+            lines += [f"  - name: {name}", "    model: gpt3_125m",
+                      f"    job: {{sequence_length: 1024{'' if 'plan:' in rest else ', global_batch: 16'}}}",
+                      f"    {rest}"]
+        return self.write("jobs.yaml", "\n".join(lines) + "\n")
+
+    def test_jobs_on_one_link_slow_each_other_and_start_from_their_times_alone(self):
+        even, odd = self.plan("even.yaml", "1,3,5,7"), self.plan("odd.yaml", "0,2,4,6")
+        file = self.jobs(("even", "plan: even.yaml"), ("odd", "plan: odd.yaml"))
+        self.assertIn("jobs, 2 jobs on", self.succeed("validate", file))
+        both = self.document("simulate", file)
+        for job, plan in zip(both["jobs"], (even, odd)):
+            alone = self.document("simulate", plan, *self.where)["plans"][0]["evaluation"]
+            self.assertEqual(job["alone_seconds"], alone["iteration_seconds"])
+            self.assertGreater(job["slowdown"], 1.05)
+            self.assertEqual(job["devices"], 4)
+        self.assertAlmostEqual(both["jobs"][0]["together_seconds"],
+                               both["jobs"][1]["together_seconds"], delta=1e-6)
+        self.assertEqual(both["jobs"][0]["shares_links_with"], ["odd"])
+        self.assertEqual(both["shared_links"], 8)  # four NICs, both ways
+        self.assertLess(both["tokens_per_second"], both["tokens_per_second_alone"])
+        for link in both["links"]:
+            self.assertAlmostEqual(link["busy"], sum(link["by_job"].values()))
+            self.assertLessEqual(link["busy"], 1.0001)
+        self.assertEqual(both, self.document("simulate", file))
+        text = self.succeed("simulate", file, "--phases", "4")
+        self.assertIn("median of 4 phases", text)
+        self.assertIn("node-0/nic0/up", text)
+
+    def test_jobs_apart_take_exactly_as_long_as_alone(self):
+        self.plan("left.yaml", "node-2,node-3")
+        file = self.jobs(("left", "plan: left.yaml"),
+                         ("right", "planner: {name: megatron_grid}\n    nodes: [node-2, node-3]"))
+        both = self.document("simulate", file)
+        self.assertEqual(both["shared_links"], 0)
+        for job in both["jobs"]:
+            self.assertEqual(job["together_seconds"], job["alone_seconds"])
+            self.assertEqual(job["slowdown"], 1)
+        self.assertIn("No link is shared.", self.succeed("simulate", file))
+
+    def test_problems_have_their_places(self):
+        self.plan("left.yaml", "node-2,node-3")
+        self.plan("wide.yaml", "1,3,5,7")
+        file = self.jobs(("left", "plan: left.yaml"), ("wide", "plan: wide.yaml"))
+        self.refuse("simulate", file, says=[str(self.folder / "wide.yaml") + ":",
+                                            "device 0 of job 'wide' belongs to job 'left', too"])
+        self.refuse("validate", file, says="", status=2)
+        file = self.jobs(("left", "plan: left.yaml\n    nodes: [node-1]"))
+        self.refuse("simulate", file, says="is not of the nodes of job 'left'")
+        file = self.jobs(("left", "plan: left.yaml"), ("left", "plan: wide.yaml"))
+        self.refuse("simulate", file, says="two jobs are called 'left'")
+        file = self.jobs(("left", "nodes: [node-1]"), ("right", "planner: {name: metis}"),
+                         ("far", "planner: {name: metis}\n    nodes: [node-9]"))
+        self.refuse("simulate", file, says=["neither `planner` nor `plan` is given",
+                                            "jobs.yaml:11:14: `nodes` is missing"])
+        file = self.jobs(("far", "planner: {name: megatron_grid}\n    nodes: [node-9]"))
+        self.refuse("simulate", file, says="jobs.yaml:8:13: 'node-9' is neither a node nor a device")
+        file = self.jobs(("left", "plan: left.yaml"))
+        self.refuse("simulate", file, "-m", "gpt3_125m", "--steps", "3", "-b", "4",
+                    says=["--model: has no meaning", "--steps: has no", "--global-batch: has no"])
+        self.refuse("simulate", str(self.folder / "left.yaml"), *self.where, "--phases", "2",
+                    says="has a meaning for files of jobs only")
+
+    def test_a_job_without_a_plan_is_left_out_and_says_why(self):
+        self.plan("left.yaml", "node-2,node-3")
+        file = self.jobs(("left", "plan: left.yaml"),
+                         ("big", "planner: {name: megatron_grid}\n    nodes: [node-2]"))
+        text = Path(file).read_text().replace("gpt3_125m", "llama2_70b").replace(
+            "llama2_70b", "gpt3_125m", 1)
+        done = orrery("simulate", self.write("jobs.yaml", text))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("megatron_grid: no plan", done.stdout)
+        self.assertIn("left", done.stdout)
+
+
 class Simulate(Case):
     def seconds(self, *args):
         shown = self.document("simulate", *args, *WHERE)
