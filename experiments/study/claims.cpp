@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "experiments/study/files.h"
+#include "models/base/file.h"
 
 namespace orrery::experiments {
 namespace {
@@ -28,19 +29,21 @@ constexpr std::string_view kCall = ".call";
 constexpr std::string_view kTaken = ".taken";
 constexpr std::chrono::seconds kBeat{5};
 
-[[noreturn]] void cannot_write(const std::string& path) {
-  throw std::system_error(errno, std::generic_category(), "cannot write " + path);
+[[noreturn]] void cannot_write(const std::string& path, int error = errno) {
+  throw std::system_error(error, std::generic_category(), "cannot write " + path);
 }
 
 /// A small file, as it is now: opening it asks the server of a network file system.
 std::optional<std::string> text_of(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return std::nullopt;
-  std::array<char, 512> buffer{};
-  const ssize_t count = read(file, buffer.data(), buffer.size());
-  close(file);
-  if (count < 0) return std::nullopt;
-  return std::string(buffer.data(), static_cast<std::size_t>(count));
+  std::string text;
+  if (read_file(path, text)) return std::nullopt;
+  return text;
+}
+
+/// Over what the file has. Returns 0 or the error.
+int write_at_start(int file, std::string_view text) {
+  if (lseek(file, 0, SEEK_SET) < 0) return errno;
+  return write_fully(file, text);
 }
 
 /// Line `index` of a call's file.
@@ -126,10 +129,7 @@ void Claims::beat() {
   if (file_ < 0 || (beats_ > 0 && now - last_beat_ < kBeat)) return;
   ++beats_;
   last_beat_ = now;
-  const std::string line = text();
-  if (pwrite(file_, line.data(), line.size(), 0) != std::ssize(line)) {
-    cannot_write(call_file(name_));
-  }
+  if (const int error = write_at_start(file_, text())) cannot_write(call_file(name_), error);
   if (beats_ > 1) fdatasync(file_);  // to the server of a network file system
 }
 
@@ -181,10 +181,11 @@ bool Claims::take(const std::string& run) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file >= 0) {
-      const bool written = write(file, name_.data(), name_.size()) == std::ssize(name_);
-      if (close(file) != 0 || !written) {
+      int error = write_fully(file, name_);
+      if (close(file) != 0 && error == 0) error = errno;
+      if (error != 0) {
         remove_quietly(path);
-        cannot_write(path);
+        cannot_write(path, error);
       }
       taken_.insert(run);
       return true;

@@ -112,7 +112,7 @@ void frames(Input input) {
     executor::FrameHeader header = executor::make_header(
         key, kind, n, tag, std::as_bytes(std::span(payload.data(), payload.size())));
     // Memory for what never comes is most of the time of this target.
-    if (wrong % 32 == 1) header.bytes = reader.number(8);
+    if (wrong % 32 == 1) header.bytes = reader.number(wrong == 1 ? 8 : 2);
     if (wrong % 8 == 2) header.sequence = reader.number(8);
     if (wrong % 16 != 3) {
       header.mac = key.mac(

@@ -8,7 +8,7 @@ faults of faults.cpp (a flipped bit in a frame or in a checkpoint, a reset or ha
 a delayed, stalled, stopped or killed rank, a full disk), or the death of the launcher. What the
 kernel's TCP hides from a program (loss and reordering of packets) shows as delay. A run must end
   - completed, with the losses of an undisturbed run (in fp64, to 1e-9),
-  - or with exit code 1 and a reason, its losses so far being right,
+  - or with exit code 1 and a reason, its losses so far being right (2 where a file was disturbed),
   - and without a process left ten seconds later.
 Prints a table of faults and outcomes, and for every failure how to repeat it; exit code 1 if there
 was one.
@@ -25,7 +25,7 @@ import threading
 import time
 
 import faults
-from faults import KINDS, Runner
+from faults import FILE_KINDS, KINDS, Runner
 
 STRIKES = ["flip", "reset", "cut", "delay", "stall", "stop", "kill_sending", "flip_file", "full",
            "broken"]
@@ -105,6 +105,8 @@ class Training(Runner):
                 problems.append(f"loss {loss!r} of step {step}, not {expected[step]!r}")
         if code == 0 and STEPS not in found and "losses went with" not in output:
             problems.append(f"exit code 0 after step {max(found, default=0)}")
+        if code == 2 and not set(kinds) & set(FILE_KINDS):
+            problems.append("refuses what an undisturbed run takes")
         if code == 1 and not output.strip():
             problems.append("exit code 1 without a reason")
         if code not in (0, 1, 2) and not (launcher_dies or "kill_sending" in kinds) and not problem:
