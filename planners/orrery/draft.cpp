@@ -81,6 +81,7 @@ ir::Plan plan_of(const Draft& draft, const PlannerInput& input) {
   plan.virtual_stages = draft.virtual_stages;
   plan.communication.activation_transfer = draft.transfer;
   plan.communication.gradient_overlap = draft.overlap;
+  plan.communication.bucket = draft.bucket;
   for (const DraftPipeline& chain : draft.pipelines) {
     ir::Pipeline& pipeline = plan.pipelines.emplace_back();
     pipeline.micro_batches = chain.micro_batches;
@@ -110,6 +111,7 @@ std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input) {
   draft.zero = plan.pipelines.front().stages.front().segments.front().zero;
   draft.transfer = plan.communication.activation_transfer;
   draft.overlap = plan.communication.gradient_overlap;
+  draft.bucket = plan.communication.bucket;
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     if (!pipeline.reroutes.empty() || pipeline.length_range) return std::nullopt;
     DraftPipeline& chain = draft.pipelines.emplace_back();
@@ -194,6 +196,12 @@ std::string differences(const Draft& before, const Draft& after) {
       return fmt::format("{:.0f} % of the layers recomputed",
                          100.0 * recomputed(d) / layers(d, &DraftChunk::layers));
     });
+  }
+  if (before.bucket != after.bucket) {
+    found.push_back(
+        after.bucket.value == 0
+            ? std::string("gradients of a run of blocks sent together")
+            : fmt::format("gradients sent {:.0f} MiB at a time", after.bucket.value / 0x1p20));
   }
   if (before.overlap != after.overlap) {
     found.push_back(after.overlap ? "gradients sent during the backward pass"

@@ -57,6 +57,7 @@ struct Draft {
   ir::Zero zero;
   ir::ActivationTransfer transfer = ir::ActivationTransfer::leader_broadcast;
   bool overlap = false;  ///< Gradients synchronize during the backward pass.
+  Bytes bucket;          ///< Of gradients that synchronize together; 0: of a run of blocks.
   std::vector<DraftPipeline> pipelines;
   auto operator<=>(const Draft&) const = default;
 };

@@ -43,6 +43,8 @@ constexpr double kPromising = 1.03;
 constexpr double kPromisingNew = 1.08;
 /// Drafts of the same price that are simulated.
 constexpr int kJudgedAlike = 2;
+/// Gradients that are sent together during the backward pass, from what PyTorch's DDP sends on.
+constexpr Bytes kBuckets[] = {25_MiB, 100_MiB, 400_MiB};
 /// Share of the budget that plans near another get on top.
 constexpr std::int64_t kForNear = 3;
 /// Moves of each kind that are tried for next_steps(), per draft priced for a simulation.
@@ -92,7 +94,8 @@ void describe(config::Visitor& v, OrrerySettings& s) {
   v.optional(
       "budget", s.budget,
       "Simulations, beside those of planners that give seeds; a smaller work budget wins. 0: "
-      "300, 600 for 60 to 96 devices, fewer for more, 60 for 960 and above.");
+      "300, 600 for 60 to 96 devices, fewer for more, 60 for 960 and above. Where the best plan "
+      "sends gradients during the backward pass, three more try smaller pieces of them.");
   v.optional("seeds", s.seeds,
              "Where the search begins. own: drafts by counts of GPU types; quick: and plans of the "
              "planners that take well under a second, on up to 96 devices; all: and the best plan "
@@ -495,6 +498,21 @@ void OrrerySearch::climb() {
   }
 }
 
+void OrrerySearch::divide_gradients() {
+  if (elite_.empty() || weight_[index_of(MoveKind::transfer)] == 0) return;
+  const int best = elite_.front();
+  const Judged of = judged_[best];
+  if (!of.draft || !of.draft->overlap) return;
+  for (const Bytes bucket : kBuckets) {
+    Child child{of.seconds, *of.draft, of.view, {MoveKind::transfer}};
+    child.draft.bucket = bucket;
+    if (bucket == of.draft->bucket) continue;
+    ++extra_;
+    if (over()) return;
+    judge(std::move(child), best, "");
+  }
+}
+
 double OrrerySearch::moved(int index) {
   const auto [known, fresh] = moved_.try_emplace(index, kNever);
   if (!fresh) return known->second;
@@ -526,7 +544,7 @@ int OrrerySearch::nearest() {
 
 void OrrerySearch::approach() {
   if (elite_.empty()) return;
-  extra_ = own_budget() / kForNear;
+  extra_ += own_budget() / kForNear;
   for (int idle = 0; !over() && idle < 100;) {
     const int chosen = nearest();
     if (moved(chosen) == 0) return;
@@ -733,6 +751,7 @@ PlannerResult OrrerySearch::run() {
   } else {
     climb();
   }
+  divide_gradients();
   if (input_.near) approach();
   return finish();
 }

@@ -121,6 +121,9 @@ class OrrerySearch {
   /// From here on minimizes that.
   void aim_at(OrreryObjective objective);
   void enter_elite(int index);
+  /// The best plan with gradients sent in smaller pieces during the backward pass. The price does
+  /// not see them, so that walks leave them as they are.
+  void divide_gradients();
   /// Bytes of state that a switch from PlannerInput::near to the plan moves.
   double moved(int index);
   /// The judged plan that moves least among those within the share of the best.
@@ -153,7 +156,7 @@ class OrrerySearch {
   std::int64_t priced_ = 0;
   std::int64_t borrowed_ = 0;    ///< Simulations of planners that gave seeds.
   std::int64_t refused_ = 0;     ///< Plans that the target cannot run.
-  std::int64_t extra_ = 0;       ///< Simulations for plans near another.
+  std::int64_t extra_ = 0;       ///< Simulations for plans near another, and pieces of gradients.
   std::int64_t stop_at_ = 0;     ///< Work after which this part of the search ends; 0: budget().
   std::map<int, double> moved_;  ///< By index into judged_.
 };

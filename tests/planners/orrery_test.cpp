@@ -360,8 +360,11 @@ TEST(OrreryDraft, OfAPlanIsThePlan) {
     Options options;
     if (name == std::string("orrery")) options = {{"budget", "40"}, {"seeds", "own"}};
     const PlannerResult result = run_planner(name, world.input(), options);
-    const ir::Plan* plan = plan_of(result);
-    ASSERT_NE(plan, nullptr) << name;
+    ASSERT_NE(plan_of(result), nullptr) << name;
+    ir::Plan sent_in_pieces = *plan_of(result);
+    sent_in_pieces.communication.gradient_overlap = true;
+    sent_in_pieces.communication.bucket = 25_MiB;
+    const ir::Plan* plan = &sent_in_pieces;
     const auto draft = draft_of(*plan, world.input());
     if (!draft) continue;
     ++drafted;
@@ -369,6 +372,7 @@ TEST(OrreryDraft, OfAPlanIsThePlan) {
     EXPECT_EQ(world.defects(again), "") << name;
     ASSERT_EQ(again.pipelines.size(), plan->pipelines.size()) << name;
     EXPECT_EQ(draft_of(again, world.input()), draft) << name;
+    EXPECT_EQ(again.communication, plan->communication) << name;
     EXPECT_EQ(ir::devices_of(again), ir::devices_of(*plan)) << name;
     EXPECT_EQ(ir::global_batch(again), ir::global_batch(*plan)) << name;
     for (std::size_t p = 0; p < again.pipelines.size(); ++p) {
