@@ -203,6 +203,9 @@ void describe(config::Visitor& v, JobEntry& job) {
              "uses");
   v.optional("start", job.start, "when its first iteration begins");
   v.not_negative("start", job.start);
+  v.optional("policy", job.policy,
+             "recovery policy of replays, by its name, or with options; absent: the one that the "
+             "replay asks for");
   if (!v.reading()) return;
   job.job_at = v.at("job");
   if (job.planner && job.plan) {

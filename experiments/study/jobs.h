@@ -10,6 +10,7 @@
 #include "experiments/study/call.h"
 #include "experiments/study/execute.h"
 #include "experiments/study/inputs.h"
+#include "experiments/study/replay_policy.h"
 #include "experiments/study/run_spec.h"
 #include "models/base/units.h"
 #include "models/config/diagnostics.h"
@@ -26,7 +27,8 @@ struct JobEntry {
   std::optional<PlannerChoice> planner;  ///< Exactly one of planner and plan.
   /// Its part of the cluster: names of nodes, numbers of devices. Empty: the devices of its plan.
   std::vector<config::Located<std::string>> nodes;
-  Seconds start;  ///< When its first iteration begins.
+  Seconds start;                                        ///< When its first iteration begins.
+  std::optional<config::Located<ReplayPolicy>> policy;  ///< Of replays; none: what they ask for.
 };
 
 /// Relative paths are seen from the file's folder.

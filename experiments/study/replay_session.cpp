@@ -25,8 +25,11 @@
 #include "planners/catalog.h"
 #include "planners/recovery/catalog.h"
 #include "sim/replay/replay.h"
+#include "sim/replay/replay_together.h"
+#include "sim/replay/simulated_interference.h"
 #include "sim/replay/simulated_timers.h"
 #include "traces/rate.h"
+#include "traces/split.h"
 
 namespace orrery::experiments {
 namespace {
@@ -332,79 +335,165 @@ std::map<std::string, std::string> all_options(const ReplayPolicy& policy) {
   return options;
 }
 
+namespace {
+
+/// A policy in a case: what it is told, and what it asks and comes to.
+class PolicyAtWork {
+ public:
+  /// Keeps references. Without a policy the outcome says why.
+  PolicyAtWork(const LoadedReplayCase& loaded, const ReplayPolicy& policy, std::int64_t seed,
+               const models::AnswerStore* answers, const models::Topology& topology,
+               sim::SimulatedTimers& timers)
+      : policy_(policy), timers_(timers), seen_(std::make_shared<planners::InterruptionsSeen>()) {
+    const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
+    ORRERY_CHECK(entry != nullptr, "policy '{}' was not checked", policy.name);
+    if (answers != nullptr) {
+      searches_.emplace(*answers, timers, loaded.spec.ignore_leaves, version_of_planners(policy));
+    }
+    const double expected = loaded.interruptions.per_second;
+    planners::PolicyInput input{.cluster = loaded.cluster,
+                                .topology = topology,
+                                .workload = loaded.workload,
+                                .job = loaded.spec.job,
+                                .profile = loaded.profile,
+                                .evaluator = timers.evaluator(),
+                                .interruptions_per_second = expected,
+                                .plan = loaded.plan,
+                                .seed = static_cast<std::uint64_t>(seed),
+                                .searches = &outcome_.work.searches,
+                                .runtime = loaded.spec.runtime,
+                                .seen = expected > 0 ? nullptr : seen_,
+                                .known_searches = searches_ ? &*searches_ : nullptr};
+    outcome_.simgrid = timers.simulator().effective_config();
+    const Clock::time_point start = Clock::now();
+    measured_ = with_measured_phases(policy, loaded.profile);
+    auto made = entry->make(input, options_of(measured_));
+    if (const auto* unable = std::get_if<models::Infeasible>(&made);
+        unable != nullptr && loaded.plan && loaded.spec.planner) {
+      outcome_.own_plan = *unable;
+      input.plan.reset();
+      made = entry->make(input, options_of(measured_));
+    }
+    outcome_.seconds.planning = seconds_since(start) - simulating(timers);
+    if (auto* infeasible = std::get_if<models::Infeasible>(&made)) {
+      outcome_.infeasible = std::move(*infeasible);
+      return;
+    }
+    chosen_ = std::move(std::get<std::unique_ptr<models::RecoveryPolicy>>(made));
+    timed_.emplace(*chosen_, timers, loaded.cluster, *seen_, outcome_.seconds.planning,
+                   outcome_.checkpoints);
+  }
+  PolicyAtWork(const PolicyAtWork&) = delete;
+  PolicyAtWork& operator=(const PolicyAtWork&) = delete;
+
+  /// Null: there is none.
+  const models::RecoveryPolicy* policy() const { return timed_ ? &*timed_ : nullptr; }
+  ReplayOutcome outcome() && { return std::move(outcome_); }
+  ReplayOutcome outcome(sim::ReplayResult result) && {
+    outcome_.result = std::move(result);
+    const sim::CacheCounts counts = timers_.iterations().counts();
+    outcome_.work.asked = counts.asked;
+    outcome_.work.simulated = counts.simulated;
+    outcome_.seconds.evaluation = simulating(timers_);
+    outcome_.profile_entries = timers_.iterations().used_entries();
+    for (const auto& [name, value] : measured_.options) {
+      if (policy_.options.contains(name)) continue;
+      outcome_.profile_entries.push_back(fmt::format("profile: phase {} {} s", name, value));
+    }
+    if (outcome_.result.iterations == 0 && !outcome_.result.first_plan_problem.empty()) {
+      outcome_.infeasible = models::Infeasible{"first plan", outcome_.result.first_plan_problem};
+    }
+    return std::move(outcome_);
+  }
+
+ private:
+  const ReplayPolicy& policy_;
+  const sim::SimulatedTimers& timers_;
+  ReplayOutcome outcome_;
+  std::optional<RememberedSearches> searches_;
+  std::shared_ptr<planners::InterruptionsSeen> seen_;
+  ReplayPolicy measured_;
+  std::unique_ptr<models::RecoveryPolicy> chosen_;
+  std::optional<TimedPolicy> timed_;
+};
+
+sim::ReplayOptions options_for(const LoadedReplayCase& loaded, const traces::Trace& trace,
+                               const ReplayOptions& options) {
+  return {.horizon = loaded.spec.horizon ? to_nanoseconds(*loaded.spec.horizon) : trace.horizon,
+          .measured_planning = options.planning_time == PlanningTime::measured,
+          .spot_prices = options.prices == Prices::spot,
+          .record_spans = true,
+          .background_transfers = options.background_transfers == BackgroundTransfers::simulated};
+}
+
+}  // namespace
+
 ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
                           const ReplayOptions& options, const models::AnswerStore* answers,
                           const std::function<void(double)>& on_progress) {
-  const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
-  ORRERY_CHECK(entry != nullptr, "policy '{}' was not checked", policy.name);
-  ReplayOutcome outcome;
   const traces::Trace trace = loaded.traces.trace(static_cast<std::uint64_t>(options.seed));
   const models::Topology topology(loaded.cluster, loaded.profile);
   sim::SimulatedTimers timers(loaded.cluster, topology, loaded.workload, loaded.spec.job,
                               loaded.profile, {},
                               {.ignore_leaves = loaded.spec.ignore_leaves, .answers = answers});
-  std::optional<RememberedSearches> searches;
-  if (answers != nullptr) {
-    searches.emplace(*answers, timers, loaded.spec.ignore_leaves, version_of_planners(policy));
+  PolicyAtWork work(loaded, policy, options.seed, answers, topology, timers);
+  if (work.policy() == nullptr) return std::move(work).outcome();
+  const sim::ReplayOptions how = options_for(loaded, trace, options);
+  return std::move(work).outcome(
+      sim::replay({loaded.cluster, loaded.spec.job, trace, *work.policy(), timers.iterations(),
+                   timers.transfers()},
+                  how, [&](Instant reached) {
+                    on_progress(static_cast<double>(reached.nanoseconds) /
+                                static_cast<double>(std::max<std::int64_t>(how.horizon.count, 1)));
+                  }));
+}
+
+std::vector<JobOutcome> replay_jobs_once(const std::vector<JobAtReplay>& jobs,
+                                         const ReplayOptions& options,
+                                         const models::AnswerStore* answers) {
+  const LoadedReplayCase& first = *jobs.front().loaded;
+  const traces::Trace trace = first.traces.trace(static_cast<std::uint64_t>(options.seed));
+  const models::Topology topology(first.cluster, first.profile);
+  const sim::CacheOptions cache{.answers = answers};
+  const auto cluster =
+      std::make_shared<sim::ClusterTimers>(first.cluster, topology, first.profile, cache, true);
+  std::vector<std::vector<DeviceId>> parts;
+  for (const JobAtReplay& job : jobs) parts.push_back(job.part);
+  const std::vector<traces::Trace> seen = traces::split(trace, first.cluster, parts);
+  std::vector<std::unique_ptr<sim::SimulatedTimers>> timers;
+  std::vector<std::unique_ptr<PolicyAtWork>> works;
+  std::vector<sim::ReplayInput> inputs;
+  std::vector<sim::SimulatedInterference::Job> workloads;
+  std::vector<std::size_t> running;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const LoadedReplayCase& loaded = *jobs[i].loaded;
+    timers.push_back(std::make_unique<sim::SimulatedTimers>(
+        cluster, loaded.workload, loaded.spec.job, loaded.profile, sim::IterationOptions{}, cache));
+    works.push_back(std::make_unique<PolicyAtWork>(loaded, jobs[i].policy, options.seed, answers,
+                                                   topology, *timers.back()));
+    if (works.back()->policy() == nullptr) continue;
+    running.push_back(i);
+    inputs.push_back({loaded.cluster, loaded.spec.job, seen[i], *works.back()->policy(),
+                      timers.back()->iterations(), timers.back()->transfers()});
+    workloads.push_back({loaded.workload, loaded.spec.job, timers.back()->context()});
   }
-  const auto seen = std::make_shared<planners::InterruptionsSeen>();
-  planners::PolicyInput input{.cluster = loaded.cluster,
-                              .topology = topology,
-                              .workload = loaded.workload,
-                              .job = loaded.spec.job,
-                              .profile = loaded.profile,
-                              .evaluator = timers.evaluator(),
-                              .interruptions_per_second = loaded.interruptions.per_second,
-                              .plan = loaded.plan,
-                              .seed = static_cast<std::uint64_t>(options.seed),
-                              .searches = &outcome.work.searches,
-                              .runtime = loaded.spec.runtime,
-                              .seen = loaded.interruptions.per_second > 0 ? nullptr : seen,
-                              .known_searches = searches ? &*searches : nullptr};
-  outcome.simgrid = timers.simulator().effective_config();
-  const Clock::time_point start = Clock::now();
-  const ReplayPolicy measured = with_measured_phases(policy, loaded.profile);
-  auto made = entry->make(input, options_of(measured));
-  if (const auto* unable = std::get_if<models::Infeasible>(&made);
-      unable != nullptr && loaded.plan && loaded.spec.planner) {
-    outcome.own_plan = *unable;
-    input.plan.reset();
-    made = entry->make(input, options_of(measured));
+  std::vector<JobOutcome> outcomes(jobs.size());
+  std::vector<sim::JobReplay> replays;
+  if (!inputs.empty()) {
+    const sim::SimulatedInterference interference(cluster->simulator, first.profile,
+                                                  std::move(workloads), {}, answers);
+    replays = sim::replay_together(inputs, options_for(first, trace, options), interference);
   }
-  outcome.seconds.planning = seconds_since(start) - simulating(timers);
-  if (auto* infeasible = std::get_if<models::Infeasible>(&made)) {
-    outcome.infeasible = std::move(*infeasible);
-    return outcome;
+  for (std::size_t i = 0, k = 0; i < jobs.size(); ++i) {
+    if (k < running.size() && running[k] == i) {
+      outcomes[i].lost_to_others = replays[k].lost_to_others;
+      outcomes[i].outcome = std::move(*works[i]).outcome(std::move(replays[k].result));
+      ++k;
+    } else {
+      outcomes[i].outcome = std::move(*works[i]).outcome();
+    }
   }
-  const auto& chosen = *std::get<std::unique_ptr<models::RecoveryPolicy>>(made);
-  const TimedPolicy timed(chosen, timers, loaded.cluster, *seen, outcome.seconds.planning,
-                          outcome.checkpoints);
-  const Nanoseconds horizon =
-      loaded.spec.horizon ? to_nanoseconds(*loaded.spec.horizon) : trace.horizon;
-  outcome.result = sim::replay(
-      {loaded.cluster, loaded.spec.job, trace, timed, timers.iterations(), timers.transfers()},
-      {.horizon = horizon,
-       .measured_planning = options.planning_time == PlanningTime::measured,
-       .spot_prices = options.prices == Prices::spot,
-       .record_spans = true,
-       .background_transfers = options.background_transfers == BackgroundTransfers::simulated},
-      [&](Instant reached) {
-        on_progress(static_cast<double>(reached.nanoseconds) /
-                    static_cast<double>(std::max<std::int64_t>(horizon.count, 1)));
-      });
-  const sim::CacheCounts counts = timers.iterations().counts();
-  outcome.work.asked = counts.asked;
-  outcome.work.simulated = counts.simulated;
-  outcome.seconds.evaluation = simulating(timers);
-  outcome.profile_entries = timers.iterations().used_entries();
-  for (const auto& [name, value] : measured.options) {
-    if (policy.options.contains(name)) continue;
-    outcome.profile_entries.push_back(fmt::format("profile: phase {} {} s", name, value));
-  }
-  if (outcome.result.iterations == 0 && !outcome.result.first_plan_problem.empty()) {
-    outcome.infeasible = models::Infeasible{"first plan", outcome.result.first_plan_problem};
-  }
-  return outcome;
+  return outcomes;
 }
 
 std::string in_words(const LoadedReplayCase& loaded) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -100,6 +101,23 @@ ReplayPolicy with_measured_phases(const ReplayPolicy& policy, const ir::Profile&
 ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
                           const ReplayOptions& options, const models::AnswerStore* answers,
                           const std::function<void(double)>& on_progress);
+
+/// A job of replay_jobs_once().
+struct JobAtReplay {
+  std::shared_ptr<const LoadedReplayCase> loaded;  ///< Cluster, trace and horizon are those of all.
+  ReplayPolicy policy;
+  std::vector<DeviceId> part;  ///< Of the cluster, spares included; disjoint from those of others.
+};
+
+struct JobOutcome {
+  ReplayOutcome outcome;
+  Seconds lost_to_others;  ///< sim::JobReplay.
+};
+
+/// The same for several jobs at once (sim/replay/replay_together.h). One call per process.
+std::vector<JobOutcome> replay_jobs_once(const std::vector<JobAtReplay>& jobs,
+                                         const ReplayOptions& options,
+                                         const models::AnswerStore* answers);
 
 /// "Case NAME: ..." with cluster, model, batch, trace and horizon.
 std::string in_words(const LoadedReplayCase& loaded);

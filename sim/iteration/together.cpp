@@ -16,7 +16,7 @@ namespace orrery::sim {
 namespace {
 
 constexpr int kFewestIterations = 8;
-constexpr int kMostIterations = 256;
+constexpr int kMostIterations = 64;
 /// Of all jobs together, but for the first kFewestIterations of each: bounds memory.
 constexpr std::size_t kMostOpsTogether = 16'000'000;
 

@@ -51,7 +51,7 @@ inline constexpr double kSteady = 1e-3;
 
 /// Runs the jobs side by side, each beginning an iteration when it has finished the one before (a
 /// staggered one rank by rank), until each has finished 8 iterations since the last job began and
-/// the means of all are steady; if they are not, until each has finished 16, 32, ..., 256 (fewer
+/// the means of all are steady; if they are not, until each has finished 16, 32 or 64 (fewer
 /// for programs of millions of ops). Jobs whose iterations differ in length meet in ever other
 /// phases, and the mean is over those; jobs of one length stay in the phase in which they start.
 /// Deterministic. `options` are those of all jobs, and have no problems (find_problems).

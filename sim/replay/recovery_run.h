@@ -25,6 +25,7 @@ class RecoveryRun {
   void stop();
 
   Instant now() const { return now_; }
+  Instant phase_end() const { return end_; }
   const models::PlanPointer& plan() const { return decision_.plan; }
   const PlanDevices& devices() const { return devices_; }
   /// All state is where the plan needs it.

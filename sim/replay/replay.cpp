@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -14,6 +15,7 @@
 #include "sim/replay/device_states.h"
 #include "sim/replay/event_batch.h"
 #include "sim/replay/recovery_run.h"
+#include "sim/replay/replay_together.h"
 #include "sim/replay/replica_store.h"
 #include "sim/replay/training_run.h"
 
@@ -53,12 +55,26 @@ bool all_live(const std::vector<DeviceId>& devices, const DeviceStates& states) 
                      [&](DeviceId device) { return states.live(device); });
 }
 
+/// A timer whose iterations take `factor` times as long.
+class StretchedTimer final : public IterationTimer {
+ public:
+  explicit StretchedTimer(const IterationTimer& timer) : timer_(timer) {}
+  Seconds time(const ir::Plan& plan, const IterationConditions& conditions) const override {
+    return factor * timer_.time(plan, conditions);
+  }
+  double factor = 1;
+
+ private:
+  const IterationTimer& timer_;
+};
+
 /// The clock and the event loop. At any instant the job trains (run_), recovers (recovery_), or
 /// waits.
 class Replay {
  public:
   Replay(const ReplayInput& input, const ReplayOptions& options)
       : input_(input),
+        iterations_(input.iterations),
         options_(options),
         horizon_{(options.horizon.count > 0 ? options.horizon : input.trace.horizon).count},
         devices_(input.cluster, traces::absent_at_start(input.trace), options.spot_prices),
@@ -67,25 +83,53 @@ class Replay {
     ORRERY_CHECK(horizon_.nanoseconds > 0, "a horizon of {} ns", horizon_.nanoseconds);
   }
 
-  ReplayResult run(const std::function<void(Instant)>& on_progress) {
+  void begin() {
     const Events events = input_.trace.events;
-    std::size_t next = 0;
-    while (next < events.size() && events[next].time == Instant{}) ++next;
-    start(events.first(next));
-    while (next < events.size() && events[next].time < horizon_) {
-      ORRERY_CHECK(events[next].time >= now_, "event {} of the trace goes back in time",
-                   events[next].sequence);
-      advance_to(events[next].time);
-      const Events batch = first_batch(events.subspan(next), input_.cluster);
-      next += batch.size();
-      handle(batch);
-      if (on_progress) on_progress(now_);
-    }
-    advance_to(horizon_);
-    return finish();
+    while (next_ < events.size() && events[next_].time == Instant{}) ++next_;
+    start(events.first(next_));
   }
 
- private:
+  Instant now() const { return now_; }
+  Instant horizon() const { return horizon_; }
+  /// Of the trace; the horizon where there is none before it.
+  Instant next_event() const {
+    const Events events = input_.trace.events;
+    return next_ < events.size() ? std::min(events[next_].time, horizon_) : horizon_;
+  }
+  /// No later than the next event, and than the job by itself begins or ends to train.
+  Instant next_change() const {
+    if (recovery_) return std::min(next_event(), recovery_->phase_end());
+    if (!run_ || !pending_) return next_event();
+    return std::min(next_event(), pending_->at > now_ ? pending_->at : run_->activity_end());
+  }
+
+  /// Goes on to `until`, no later than the next event, and handles a batch of events if it is of
+  /// that instant.
+  void go_to(Instant until) {
+    if (run_) lost_to_others_ += (1 - 1 / iterations_.factor) * to_seconds(until - now_);
+    if (until == horizon_) return advance_to(until);
+    const bool happens = next_event() == until;
+    if (happens) {
+      ORRERY_CHECK(until >= now_, "event {} of the trace goes back in time",
+                   input_.trace.events[next_].sequence);
+    }
+    advance_to(until);
+    if (!happens) return;
+    const Events batch = first_batch(Events(input_.trace.events).subspan(next_), input_.cluster);
+    next_ += batch.size();
+    handle(batch);
+  }
+
+  /// What trains; null: nothing.
+  models::PlanPointer training() const { return run_ ? run_->plan() : nullptr; }
+  /// Iterations take `factor` times as long as alone from now on.
+  void slow_down(double factor) {
+    if (factor == iterations_.factor) return;
+    iterations_.factor = factor;
+    if (run_) retime();
+  }
+  Seconds lost_to_others() const { return lost_to_others_; }
+
   /// A switch that the policy has asked for; training continues until it begins.
   struct Pending {
     models::RecoveryDecision decision;
@@ -195,6 +239,7 @@ class Replay {
     }
   }
 
+  /// At the horizon.
   ReplayResult finish() {
     account();
     add_point();
@@ -332,11 +377,14 @@ class Replay {
   }
 
   void proceed() {
-    if (!run_ || !health_changed_) return;
+    if (run_ && health_changed_) retime();
+  }
+
+  void retime() {
     const models::PlanPointer& plan = run_->plan();
     iteration_time_ = time_of(*plan, run_->devices());
     if (to_nanoseconds(iteration_time_) == run_->iteration()) return;
-    accounting_.consider_reference(*plan, iteration_time_);
+    accounting_.consider_reference(*plan, time_alone(iteration_time_));
     run_->retime(to_nanoseconds(iteration_time_), checkpoints(plan, run_->devices()));
     add_point();
   }
@@ -382,10 +430,10 @@ class Replay {
     if (!accounting_.has_reference()) {
       const IterationConditions now = devices_.conditions(*devices.working);
       const bool healthy = now.slow.empty() && now.degraded_links.empty();
-      accounting_.consider_reference(*plan,
-                                     healthy ? iteration_time_ : input_.iterations.time(*plan, {}));
+      accounting_.consider_reference(
+          *plan, healthy ? time_alone(iteration_time_) : input_.iterations.time(*plan, {}));
     }
-    accounting_.consider_reference(*plan, iteration_time_);
+    accounting_.consider_reference(*plan, time_alone(iteration_time_));
     replicas_.settle(now_);
     replicas_.set_gpu(done_, plan, devices);
     accounting_.end_interruption(now_);
@@ -396,14 +444,15 @@ class Replay {
   }
 
   Seconds time_of(const ir::Plan& plan, const PlanDevices& devices) const {
-    return input_.iterations.time(plan, devices_.conditions(*devices.working));
+    return iterations_.time(plan, devices_.conditions(*devices.working));
   }
+  Seconds time_alone(Seconds time) const { return time / iterations_.factor; }
 
   CheckpointSchedule checkpoints(const models::PlanPointer& plan,
                                  const PlanDevices& devices) const {
     return schedule_checkpoints(input_.policy.checkpoints(*plan, iteration_time_), plan,
                                 iteration_time_, devices_.conditions(*devices.working),
-                                options_.background_transfers ? &input_.iterations : nullptr);
+                                options_.background_transfers ? &iterations_ : nullptr);
   }
 
   // ---- accounting ----
@@ -426,7 +475,10 @@ class Replay {
   }
 
   const ReplayInput& input_;
+  StretchedTimer iterations_;
   const ReplayOptions& options_;
+  std::size_t next_ = 0;  ///< Event of the trace.
+  Seconds lost_to_others_;
   Instant horizon_;
   Instant now_;
   DeviceStates devices_;
@@ -452,7 +504,54 @@ class Replay {
 
 ReplayResult replay(const ReplayInput& input, const ReplayOptions& options,
                     const std::function<void(Instant)>& on_progress) {
-  return Replay(input, options).run(on_progress);
+  Replay job(input, options);
+  job.begin();
+  while (job.next_event() < job.horizon()) {
+    job.go_to(job.next_event());
+    if (on_progress) on_progress(job.now());
+  }
+  job.go_to(job.horizon());
+  return job.finish();
+}
+
+std::vector<JobReplay> replay_together(std::span<const ReplayInput> inputs,
+                                       const ReplayOptions& options,
+                                       const InterferenceTimer& interference,
+                                       const std::function<void(Instant)>& on_progress) {
+  std::vector<std::unique_ptr<Replay>> jobs;
+  for (const ReplayInput& input : inputs) {
+    jobs.push_back(std::make_unique<Replay>(input, options));
+    jobs.back()->begin();
+    ORRERY_CHECK(jobs.back()->horizon() == jobs.front()->horizon(), "jobs of different horizons");
+  }
+  std::vector<models::PlanPointer> trained(jobs.size());
+  const auto set_rates = [&] {
+    std::vector<models::PlanPointer> now;
+    for (const auto& job : jobs) now.push_back(job->training());
+    if (now == trained) return;
+    trained = std::move(now);
+    std::vector<RunningJob> running;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      if (trained[i] != nullptr) running.push_back({i, trained[i]});
+    }
+    const std::vector<double> slowdowns = interference.slowdowns(running);
+    for (std::size_t k = 0; k < running.size(); ++k) jobs[running[k].job]->slow_down(slowdowns[k]);
+  };
+  set_rates();
+  const Instant horizon = jobs.front()->horizon();
+  for (Instant now; now < horizon;) {
+    now = horizon;
+    for (const auto& job : jobs) now = std::min(now, job->next_change());
+    for (const auto& job : jobs) job->go_to(now);
+    set_rates();
+    if (on_progress) on_progress(now);
+  }
+  std::vector<JobReplay> results;
+  for (const auto& job : jobs) {
+    const Seconds lost = job->lost_to_others();
+    results.push_back({job->finish(), lost});
+  }
+  return results;
 }
 
 }  // namespace orrery::sim

@@ -40,6 +40,8 @@ class TrainingRun {
   void finish();
 
   Instant now() const { return now_; }
+  /// Of the iteration or checkpoint in progress; now() where there is none.
+  Instant activity_end() const { return activity_ == Activity::none ? now_ : end_; }
   std::int64_t done() const { return done_; }
   /// Without background transfers.
   Nanoseconds iteration() const { return iteration_; }

@@ -1,17 +1,97 @@
 /// orrery replay: recovery policies on traces, then their ranking.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
 #include <utility>
 
 #include "experiments/study/inputs.h"
+#include "experiments/study/jobs.h"
+#include "experiments/study/replay_jobs.h"
 #include "experiments/study/study.h"
+#include "models/base/text.h"
+#include "models/config/document.h"
 #include "tools/cli/command.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 #include "tools/commands/replay_flags.h"
 #include "tools/commands/study_report.h"
 
 namespace orrery::tools {
 namespace {
 
+std::string spread(const experiments::Interval& interval, double unit, int decimals) {
+  return fmt::format("{:.{}f} ({:.{}f} to {:.{}f})", interval.mean * unit, decimals,
+                     interval.low * unit, decimals, interval.high * unit, decimals);
+}
+
+std::string jobs_text(const experiments::ReplayedJobs& replayed) {
+  const bool several = replayed.seeds > 1;
+  const auto cell = [&](const experiments::Interval& interval, double unit, int decimals) {
+    return several ? spread(interval, unit, decimals)
+                   : fmt::format("{:.{}f}", interval.mean * unit, decimals);
+  };
+  Table table;
+  table.column("policy").column("job").number("tokens/s").number("downtime %");
+  table.number("lost to other jobs %").number("interruptions").number("$/M tokens");
+  for (const experiments::ReplayedTogether& together : replayed.policies) {
+    for (const experiments::ReplayedJob& job : together.jobs) {
+      if (job.problem) {
+        table.row({job.policy, job.job, "-", "-", "-", "-", *job.problem});
+        continue;
+      }
+      table.row({job.policy, job.job, cell(job.tokens_per_second, 1, 0), cell(job.downtime, 100, 1),
+                 cell(job.lost_to_others, 100, 2), fmt::format("{:.1f}", job.interruptions),
+                 std::isfinite(job.dollars_per_million)
+                     ? fmt::format("{:.3f}", job.dollars_per_million)
+                     : "-"});
+    }
+    table.row({together.policy, "all jobs", cell(together.tokens_per_second, 1, 0)});
+  }
+  return section(
+      fmt::format("Jobs on {}, trace {}, {:.3g} days, {}", replayed.cluster, replayed.trace,
+                  replayed.days, counted(static_cast<std::size_t>(replayed.seeds), "seed")),
+      table.text(0, colors()));
+}
+
+/// The flags over a file of jobs.
+StudyReport replay_jobs(ReplaySettings args, const experiments::Call& call,
+                        config::Diagnostics problems) {
+  const auto refuse = [&](bool given, const std::string& key) {
+    if (given) {
+      problems.add(experiments::at_setting(key), "the file says it of each job", args.file);
+    }
+  };
+  refuse(args.job.model.has_value(), "model");
+  refuse(args.job.job.has_value(), "job");
+  for (const auto& [key, path] : experiments::job_keys()) refuse(args.job.gives(path), key);
+  refuse(args.plan.has_value(), "plan");
+  refuse(args.planner.has_value(), "planner");
+  experiments::ReplayJobsSettings settings;
+  settings.file = args.file;
+  settings.where = args.job;
+  settings.cache = args.sweep.cache;
+  args.file.clear();
+  if (!args.job.cluster) args.job.cluster = "-";  // Neither is used.
+  args.job.model = "-";
+  args.planner = "own";
+  const experiments::Study study = study_of(args, problems);
+  settings.replay = study.settings;
+  settings.seeds = study.seeds.value;
+  for (const config::Value& policy : study.axes.find("policy")->items) {
+    config::Located<experiments::ReplayPolicy> one;
+    if (config::describe_value(policy, one, problems)) settings.policies.push_back(std::move(one));
+  }
+  experiments::ReplayedJobs replayed =
+      experiments::replay_jobs(settings, call, std::move(problems));
+  const int status = exit_status(replayed);
+  std::string text = jobs_text(replayed);
+  return report_of(std::move(text), std::move(replayed), status);
+}
+
 StudyReport replay(const ReplaySettings& args, const experiments::Call& call,
                    config::Diagnostics problems) {
+  if (experiments::is_jobs_file(args.file)) return replay_jobs(args, call, std::move(problems));
   const experiments::Study study = study_of(args, problems);
   return run_and_report(study, args.sweep, {}, call, std::move(problems));
 }
@@ -21,7 +101,8 @@ StudyReport replay(const ReplaySettings& args, const experiments::Call& call,
 void describe(config::Visitor& v, ReplaySettings& settings) {
   v.optional(
       "file", settings.file,
-      "study of replays, or a folder that holds one; without it the flags say what to replay",
+      "study of replays, a folder that holds one, or a file of jobs; without it the flags say what "
+      "to replay",
       {.positional = true});
   v.section("Trace and policies");
   v.optional("trace", settings.trace, "trace file of `orrery trace`, or of another format");

@@ -217,6 +217,7 @@ nodes:
     domains: {link: nvlink3}
     nics: {link: ethernet-10g}
 fabric: {leaf_latency: 1 us, spine_latency: 1 us}
+storage: {bandwidth: 10 GB/s}
 """
 
     def setUp(self):
@@ -295,6 +296,39 @@ fabric: {leaf_latency: 1 us, spine_latency: 1 us}
                     says=["--model: has no meaning", "--steps: has no", "--global-batch: has no"])
         self.refuse("simulate", str(self.folder / "left.yaml"), *self.where, "--phases", "2",
                     says="has a meaning for files of jobs only")
+
+    def test_jobs_fail_together_and_slow_each_other_while_they_train(self):
+        self.plan("even.yaml", "1,3,5,7"), self.plan("odd.yaml", "0,2,4,6")
+        self.plan("left.yaml", "node-2,node-3"), self.plan("right.yaml", "node-0,node-1")
+        ask = ("--generate", "llama3", "--set", "failures.gpus=8", "--days", "2",
+               "--seeds", "3")
+
+        def replayed(*entries):
+            return self.document("replay", self.jobs(*entries), *ask, "-p", "checkpoint_restart")
+
+        both = replayed(("even", "plan: even.yaml"),
+                        ("odd", "plan: odd.yaml\n    policy: {name: checkpoint_restart, "
+                                "options: {interval: 600}}"))
+        self.assertEqual([job["job"] for job in both["policies"][0]["jobs"]], ["even", "odd"])
+        total = 0
+        for job in both["policies"][0]["jobs"]:
+            total += job["tokens_per_second"]["mean"]
+            self.assertGreater(job["interruptions"], 0)
+            self.assertGreater(job["downtime"]["mean"], 0)
+            self.assertLess(job["downtime"]["mean"], 1)
+            self.assertGreater(job["lost_to_others"]["mean"], 0.02)
+        self.assertAlmostEqual(both["policies"][0]["tokens_per_second"]["mean"], total, delta=1e-6 * total)
+        apart = replayed(("left", "plan: left.yaml"), ("right", "plan: right.yaml"))
+        for job in apart["policies"][0]["jobs"]:
+            self.assertEqual(job["lost_to_others"]["mean"], 0)
+            self.assertGreater(job["interruptions"], 0)
+        text = self.succeed("replay", self.jobs(("left", "plan: left.yaml")), *ask, "-p",
+                            "checkpoint_restart,oobleck")
+        self.assertIn("lost to other jobs %", text)
+        self.assertIn("all jobs", text)
+        file = self.jobs(("left", "plan: left.yaml\n    policy: nothing"))
+        self.refuse("replay", file, *ask, says="unknown policy 'nothing'")
+        self.refuse("replay", file, *ask, "-m", "gpt3_125m", says="--model: the file says it of each job")
 
     def test_a_job_without_a_plan_is_left_out_and_says_why(self):
         self.plan("left.yaml", "node-2,node-3")

@@ -105,7 +105,8 @@ def plan(*, planner: Sequence[str | PathLike[str] | Record] | str = ..., option:
          cache: str | PathLike[str] | Record = ..., efficiency: Mapping[str, float] = ...,
          scale_efficiency: float = ..., scale_compute: float = ..., price: Mapping[str,
          float] = ..., power: Mapping[str, float | str] = ..., scale_network: float = ...,
-         scale_node: float = ..., scale_latency: float = ..., link: Mapping[str, float | str] = ...,
+         scale_node: float = ..., scale_latency: float = ..., oversubscription: float | None = ...,
+         link: Mapping[str, float | str] = ...,
          without: Sequence[str | PathLike[str] | Record] | str = ..., at_most: Mapping[str,
          int] = ..., robust: str | PathLike[str] | Record | None = ...,
          format: str | PathLike[str] | Record | None = ..., set: Mapping[str, Any] = ...,
@@ -127,7 +128,7 @@ def simulate(*, plan: Sequence[str | PathLike[str] | Record] | str,
              timeline: str | PathLike[str] | Record | None = ...,
              log: str | PathLike[str] | Record | None = ...,
              program: str | PathLike[str] | Record | None = ..., steps: int = ...,
-             overlap: Literal["recorded", "none"] | None = ...,
+             phases: int = ..., overlap: Literal["recorded", "none"] | None = ...,
              cluster: str | PathLike[str] | Record | None = ...,
              model: str | PathLike[str] | Record | None = ...,
              job: str | PathLike[str] | Record | None = ..., global_batch: Any = ...,
@@ -145,11 +146,11 @@ def simulate(*, plan: Sequence[str | PathLike[str] | Record] | str,
              efficiency: Mapping[str, float] = ..., scale_efficiency: float = ...,
              scale_compute: float = ..., price: Mapping[str, float] = ..., power: Mapping[str,
              float | str] = ..., scale_network: float = ..., scale_node: float = ...,
-             scale_latency: float = ..., link: Mapping[str, float | str] = ...,
-             without: Sequence[str | PathLike[str] | Record] | str = ..., at_most: Mapping[str,
-             int] = ..., full: bool = ..., progress: Callable[[dict[str, Any]],
-             Any] | None = ...) -> results.SimulateResult:
-    """Simulate one iteration of plans, or a recorded run with another network."""
+             scale_latency: float = ..., oversubscription: float | None = ..., link: Mapping[str,
+             float | str] = ..., without: Sequence[str | PathLike[str] | Record] | str = ...,
+             at_most: Mapping[str, int] = ..., full: bool = ..., progress: Callable[[dict[str,
+             Any]], Any] | None = ...) -> results.SimulateResult:
+    """Simulate one iteration of plans, jobs side by side, or a recorded run with another network."""
     ...
 
 def validate(*, file: Sequence[str | PathLike[str] | Record] | str,
@@ -181,7 +182,8 @@ def diff(*, first: str | PathLike[str] | Record, second: str | PathLike[str] | R
          cache: str | PathLike[str] | Record = ..., efficiency: Mapping[str, float] = ...,
          scale_efficiency: float = ..., scale_compute: float = ..., price: Mapping[str,
          float] = ..., power: Mapping[str, float | str] = ..., scale_network: float = ...,
-         scale_node: float = ..., scale_latency: float = ..., link: Mapping[str, float | str] = ...,
+         scale_node: float = ..., scale_latency: float = ..., oversubscription: float | None = ...,
+         link: Mapping[str, float | str] = ...,
          without: Sequence[str | PathLike[str] | Record] | str = ..., at_most: Mapping[str,
          int] = ..., progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.DiffResult:
     """Compare two plans: what differs and what it costs."""
@@ -281,9 +283,9 @@ def report(*, what: Sequence[str | PathLike[str] | Record] | str,
            efficiency: Mapping[str, float] = ..., scale_efficiency: float = ...,
            scale_compute: float = ..., price: Mapping[str, float] = ..., power: Mapping[str,
            float | str] = ..., scale_network: float = ..., scale_node: float = ...,
-           scale_latency: float = ..., link: Mapping[str, float | str] = ...,
-           without: Sequence[str | PathLike[str] | Record] | str = ..., at_most: Mapping[str,
-           int] = ..., progress: Callable[[dict[str, Any]],
+           scale_latency: float = ..., oversubscription: float | None = ..., link: Mapping[str,
+           float | str] = ..., without: Sequence[str | PathLike[str] | Record] | str = ...,
+           at_most: Mapping[str, int] = ..., progress: Callable[[dict[str, Any]],
            Any] | None = ...) -> results.ReportResult:
     """Write plans, a run or the results of a study as one HTML file."""
     ...
@@ -477,9 +479,9 @@ def advise(*, trace: str | PathLike[str] | Record | None = ...,
            efficiency: Mapping[str, float] = ..., scale_efficiency: float = ...,
            scale_compute: float = ..., price: Mapping[str, float] = ..., power: Mapping[str,
            float | str] = ..., scale_network: float = ..., scale_node: float = ...,
-           scale_latency: float = ..., link: Mapping[str, float | str] = ...,
-           without: Sequence[str | PathLike[str] | Record] | str = ..., at_most: Mapping[str,
-           int] = ..., progress: Callable[[dict[str, Any]],
+           scale_latency: float = ..., oversubscription: float | None = ..., link: Mapping[str,
+           float | str] = ..., without: Sequence[str | PathLike[str] | Record] | str = ...,
+           at_most: Mapping[str, int] = ..., progress: Callable[[dict[str, Any]],
            Any] | None = ...) -> results.AdviseResult:
     """Spares, checkpoint interval, recovery policy and plan for a cluster that fails."""
     ...
