@@ -37,6 +37,7 @@ class Study:
     """A sweep of six runs by two workers."""
     name = "run"
     shares = True  # Its runs with other calls on one folder.
+    limit = faults.LIMIT  # Seconds.
 
     def words(self, folder, cache):
         return ["run", "tests/golden/case_study/manifest.yaml", "--results", folder / "out",
@@ -121,6 +122,7 @@ class Twin(Study):
     """Plan, execute, calibrate, predict, compare. Its times are measured: names are compared."""
     name = "twin"
     shares = False
+    limit = 900
 
     def words(self, folder, cache):
         return ["twin", "experiments/twin/netlab/manifest.yaml", "--only", "fit_pipeline",
@@ -169,7 +171,7 @@ class Trials(Runner):
             folder = self.base / f"reference-{command.name}"
             folder.mkdir()
             process = self.start(command.words(folder, folder / "cache"), fault="")
-            code, output, problem = self.finish(process)
+            code, output, problem = self.finish(process, command.limit)
             if code != 0 or problem:
                 sys.exit(f"{command.name} fails undisturbed: {problem}\n{output}")
             self.references[command.name] = command.results(folder, output)
@@ -201,7 +203,7 @@ class Trials(Runner):
             started.append((self.start(command.words(place, cache), fault if i == 0 else None), place))
         first_code = None
         for i, (process, place) in enumerate(started):
-            code, output, problem = self.finish(process)
+            code, output, problem = self.finish(process, command.limit)
             if i == 0:
                 first_code = code
             if problem:
@@ -216,7 +218,8 @@ class Trials(Runner):
             shared = command.shares and kind not in HARMLESS and " failed" in output
             if innocent and code != 0 and not (shared and code == 1):
                 problems.append(f"fails without a fault ({code}): {output.strip()[-300:]}")
-        code, output, problem = self.finish(self.start(command.words(folder, cache)))
+        code, output, problem = self.finish(self.start(command.words(folder, cache)),
+                                            command.limit)
         found = command.results(folder, output)
         if code != 0 or problem:
             problems.append(f"the second call fails ({code}) {problem}: {output.strip()[-300:]}")
