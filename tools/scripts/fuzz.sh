@@ -78,19 +78,21 @@ for target in "${targets[@]}"; do
   mkdir -p "$kept/corpus/$target"
   log=$kept/$target.log
   touch "$kept/started"
+  begin=$SECONDS
   ORRERY_FUZZ_TARGET=$target UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=$asan \
     "$program" "$kept/corpus/$target" "tests/fuzz/corpus/$target" "${limit[@]}" -entropic=0 \
     -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=2048 -max_len=16384 -print_final_stats=1 \
     -artifact_prefix="$kept/findings/$target-" >"$log" 2>&1 || true
   # On a busy machine 10 s may go by without any of them being the input's.
   while IFS= read -r late; do
-    (ulimit -t 10 && ORRERY_FUZZ_TARGET=$target "$program" "$late" >/dev/null 2>&1) && rm "$late"
+    if (ulimit -t 10 && ORRERY_FUZZ_TARGET=$target "$program" "$late" >/dev/null 2>&1); then
+      rm "$late"
+    fi
   done < <(find "$kept/findings" \( -name "$target-timeout-*" -o -name "$target-slow-unit-*" \) \
     -newer "$kept/started")
   number() { sed -n "s/^stat::$1: *//p" "$log" | tail -n 1; }
   executions=$(number number_of_executed_units)
-  per_second=$(number average_exec_per_sec)
-  seconds=$(((${executions:-0} + ${per_second:-0} / 2) / (${per_second:-0} > 0 ? per_second : 1)))
+  seconds=$((SECONDS - begin))
   found=$(find "$kept/findings" -name "$target-*" -newer "$kept/started" | wc -l)
   coverage=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
   echo "$target,${executions:-0},$seconds,${coverage:-0},$found" >>"$sessions"
