@@ -181,8 +181,9 @@ int exit_status(const ReplayedJobs& jobs) {
 ReplayedJobs replay_jobs(const ReplayJobsSettings& settings, const Call& call,
                          config::Diagnostics problems) {
   const models::Library library = open_library(problems);
+  const std::size_t before = problems.problems().size();
   const Jobs jobs = load_jobs(settings.file, problems);
-  problems.raise();
+  if (problems.problems().size() != before) problems.raise();
   const std::vector<LoadedRun> runs =
       load_job_runs(jobs, settings.where, JudgeSettings{}, library, problems);
   // What the file says of each job is filled in below.

@@ -130,6 +130,23 @@ class Replay {
   }
   Seconds lost_to_others() const { return lost_to_others_; }
 
+  /// At the horizon.
+  ReplayResult finish() {
+    account();
+    add_point();
+    accounting_.fix_reference();
+    if (run_) {
+      run_->finish();
+    } else if (recovery_) {
+      recovery_->stop();
+    } else {
+      accounting_.ledger().add(Bucket::idle, idle_since_, now_, 0, idle_reason_);
+    }
+    accounting_.end_interruption(now_);
+    return accounting_.finish(input_.job, options_.record_spans);
+  }
+
+ private:
   /// A switch that the policy has asked for; training continues until it begins.
   struct Pending {
     models::RecoveryDecision decision;
@@ -237,22 +254,6 @@ class Replay {
       const bool comes = event.kind == ir::EventKind::join || event.kind == ir::EventKind::repair;
       if (comes) late_.push_back(event);
     }
-  }
-
-  /// At the horizon.
-  ReplayResult finish() {
-    account();
-    add_point();
-    accounting_.fix_reference();
-    if (run_) {
-      run_->finish();
-    } else if (recovery_) {
-      recovery_->stop();
-    } else {
-      accounting_.ledger().add(Bucket::idle, idle_since_, now_, 0, idle_reason_);
-    }
-    accounting_.end_interruption(now_);
-    return accounting_.finish(input_.job, options_.record_spans);
   }
 
   // ---- events ----
