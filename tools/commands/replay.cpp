@@ -1,7 +1,6 @@
 /// orrery replay: recovery policies on traces, then their ranking.
 #include <fmt/format.h>
 
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -14,44 +13,35 @@
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
+#include "tools/commands/intervals.h"
 #include "tools/commands/replay_flags.h"
 #include "tools/commands/study_report.h"
 
 namespace orrery::tools {
 namespace {
 
-std::string spread(const experiments::Interval& interval, double unit, int decimals) {
-  return fmt::format("{:.{}f} ({:.{}f} to {:.{}f})", interval.mean * unit, decimals,
-                     interval.low * unit, decimals, interval.high * unit, decimals);
-}
-
 std::string jobs_text(const experiments::ReplayedJobs& replayed) {
-  const bool several = replayed.seeds > 1;
-  const auto cell = [&](const experiments::Interval& interval, double unit, int decimals) {
-    return several ? spread(interval, unit, decimals)
-                   : fmt::format("{:.{}f}", interval.mean * unit, decimals);
-  };
   Table table;
   table.column("policy").column("job").number("tokens/s").number("downtime %");
   table.number("lost to other jobs %").number("interruptions").number("$/M tokens");
+  std::string unable;
   for (const experiments::ReplayedTogether& together : replayed.policies) {
     for (const experiments::ReplayedJob& job : together.jobs) {
       if (job.problem) {
-        table.row({job.policy, job.job, "-", "-", "-", "-", *job.problem});
+        unable += fmt::format("{}, {}: {}\n", job.policy, job.job, *job.problem);
         continue;
       }
-      table.row({job.policy, job.job, cell(job.tokens_per_second, 1, 0), cell(job.downtime, 100, 1),
-                 cell(job.lost_to_others, 100, 2), fmt::format("{:.1f}", job.interruptions),
-                 std::isfinite(job.dollars_per_million)
-                     ? fmt::format("{:.3f}", job.dollars_per_million)
-                     : "-"});
+      table.row({job.policy, job.job, interval_cell(job.tokens_per_second, 1, 0),
+                 interval_cell(job.downtime, 100, 1), interval_cell(job.lost_to_others, 100, 2),
+                 grouped(job.interruptions, 1), grouped(job.dollars_per_million, 3)});
     }
-    table.row({together.policy, "all jobs", cell(together.tokens_per_second, 1, 0)});
+    table.row({together.policy, "all jobs", interval_cell(together.tokens_per_second, 1, 0)});
   }
-  return section(
-      fmt::format("Jobs on {}, trace {}, {:.3g} days, {}", replayed.cluster, replayed.trace,
-                  replayed.days, counted(static_cast<std::size_t>(replayed.seeds), "seed")),
-      table.text(0, colors()));
+  std::string text =
+      section(fmt::format("Jobs on {}, trace {}, {:.3g} days, {}", replayed.cluster, replayed.trace,
+                          replayed.days, counted(static_cast<std::size_t>(replayed.seeds), "seed")),
+              table.text(0, colors()));
+  return unable.empty() ? text : text + "\n" + section("Cannot run here", unable);
 }
 
 /// The flags over a file of jobs.
