@@ -100,11 +100,12 @@ std::variant<Decoded, std::string> decode(const std::string& bytes) {
     std::size_t parts = 0;
     header >> entry.slice.block >> entry.slice.parameter >> entry.slice.begin >> entry.slice.end >>
         entry.unit_bytes >> parts;
-    const std::int64_t units = entry.slice.end - entry.slice.begin;
+    const bool ordered = header && entry.slice.begin >= 0 && entry.slice.end >= entry.slice.begin;
+    const std::int64_t units = ordered ? entry.slice.end - entry.slice.begin : 0;
     const std::size_t left = body.size() - at;
     // Divided, not multiplied: products of what a file says may wrap.
     const bool fits =
-        header && entry.slice.begin >= 0 && units >= 0 && parts <= kMostParts &&
+        ordered && parts <= kMostParts &&
         (units == 0 || parts == 0 || entry.unit_bytes <= left / parts / as_size(units));
     if (!fits) return "is torn or corrupt: sizes do not match";
     const std::size_t size = as_size(units) * entry.unit_bytes;
