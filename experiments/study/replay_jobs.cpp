@@ -85,8 +85,9 @@ ReplayCase case_of(const JobEntry& entry, const RunSpec& spec, ReplayCase common
   return common;
 }
 
-std::vector<DeviceId> part_of(const JobEntry& entry, const LoadedRun& run, const ir::Plan& plan) {
-  if (entry.nodes.empty()) return ir::devices_of(plan);
+/// A job without `nodes` has a plan (describe(JobEntry)).
+std::vector<DeviceId> part_of(const JobEntry& entry, const LoadedRun& run) {
+  if (entry.nodes.empty()) return ir::devices_of(*run.plan);
   config::Diagnostics known;  // Names were checked.
   const std::set<DeviceId> part = devices_named(entry.nodes, run.cluster, known);
   return {part.begin(), part.end()};
@@ -215,19 +216,14 @@ ReplayedJobs replay_jobs(const ReplayJobsSettings& settings, const Call& call,
   std::vector<JobAtReplay> at_replay;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const JobEntry& entry = jobs.jobs[i];
-    if (!planned[i].plan) {
-      problems.add(entry.name.at,
-                   fmt::format("job '{}' has no plan: {}", entry.name.value,
-                               planned[i].infeasible->constraint),
-                   planned[i].infeasible->witness);
-      continue;
-    }
+    const std::optional<ir::Plan>& plan = runs[i].plan ? runs[i].plan : planned[i].plan;
     LoadedReplayCase loaded =
         load_replay_case(case_of(entry, runs[i].spec, common_run.what), "", library, problems);
     if (!problems.empty()) break;
-    loaded = with_plan(std::move(loaded), *planned[i].plan);
-    loaded.spec.planner = entry.planner;  // A policy that cannot run its plan begins with its own.
-    std::vector<DeviceId> part = part_of(entry, runs[i], *planned[i].plan);
+    if (plan) loaded = with_plan(std::move(loaded), *plan);
+    // Where its planner finds none, or the policy cannot run it, the policy begins with its own.
+    loaded.spec.planner = entry.planner;
+    std::vector<DeviceId> part = part_of(entry, runs[i]);
     if (!loaded.spec.expected_mtbf) {
       loaded.interruptions = loaded.traces.interruptions(
           static_cast<double>(part.size()) / static_cast<double>(loaded.cluster.devices.size()));
