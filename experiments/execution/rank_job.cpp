@@ -99,7 +99,11 @@ std::string take_run_inputs(const std::string& plan, JobSettings& job) {
   const fs::path folder = fs::path(plan).parent_path();
   const std::string file = (folder / "run.yaml").string();
   std::error_code error;
-  if (plan.empty() || !fs::exists(file, error)) return {};
+  if (plan.empty()) return {};
+  if (const std::string taken = take_origin(plan, job); !taken.empty()) {
+    return fmt::format("{} that {} was made for", taken, plan);
+  }
+  if (!fs::exists(file, error)) return {};
   config::Diagnostics diagnostics;
   const config::Value tree = config::load_value(file, diagnostics);
   const config::Value* schema = tree.is_map() ? tree.find("schema") : nullptr;
@@ -133,16 +137,18 @@ RankJob rank_job(const JobSettings& job, Precision precision,
   if (job.job) {
     config::Diagnostics ignored;  // What is wrong with the file is reported where the job is read.
     tree = config::load_value(*job.job, ignored);
-    if (tree.is_map()) {
-      of_file = tree.find("dtype");
-      out.held = tree.find("state_bytes") == nullptr;
-    }
+  } else if (job.of_plan) {
+    tree = *job.of_plan;
+  }
+  if (tree.is_map()) {
+    of_file = tree.find("dtype");
+    out.held = tree.find("state_bytes") == nullptr;
   }
   if (job.gives("dtype")) return out;
   if (of_file != nullptr) {
     if (of_file->text != own) {
-      out.note = fmt::format("the job file's dtype {} is kept, the ranks compute in {}",
-                             of_file->text, own);
+      out.note =
+          fmt::format("the job's dtype {} is kept, the ranks compute in {}", of_file->text, own);
     }
     return out;
   }

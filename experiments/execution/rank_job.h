@@ -21,10 +21,11 @@ ir::Dtype dtype_of(executor::Precision precision);
 /// precision of the weights, these are their own master copy. [executor/model/shard.h]
 models::StateBytes held_bytes(executor::Precision precision, ir::Optimizer optimizer);
 
-/// Sets the cluster, model, job and profile that `job` does not give from the run.yaml next to the
-/// plan file, where `orrery execute --out` has written one: the job if neither it nor a sequence
-/// length is given, the profile with the cluster. Returns a line that says so; empty: nothing was
-/// taken. Throws ConfigError with what is wrong with such a file.
+/// Sets the cluster, model, job and profile that `job` does not give from the plan file
+/// (take_origin()), else from the run.yaml next to it, where `orrery execute --out` has written
+/// one: the job if neither it nor a sequence length is given, the profile with the cluster. Returns
+/// a line that says so; empty: nothing was taken. Throws ConfigError with what is wrong with
+/// run.yaml.
 std::string take_run_inputs(const std::string& plan, JobSettings& job);
 
 struct RankJob {

@@ -295,9 +295,10 @@ std::vector<std::string> sentences_of(const LoadedRun& run, const ir::Plan& plan
   }
   if (judged.dollars_per_million_tokens) {
     text.push_back(
-        fmt::format("A million tokens cost ${:.3g} at the list prices of the GPUs that "
-                    "the plan uses.",
-                    judged.dollars_per_million_tokens->value));
+        fmt::format("A million tokens cost ${:.3g}, counting the GPUs that the plan uses (prices: "
+                    "{}).",
+                    judged.dollars_per_million_tokens->value,
+                    price_source(run.spec.hardware, ir::devices_of(plan), run.cluster)));
   }
   return text;
 }

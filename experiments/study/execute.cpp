@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "experiments/study/carry_over.h"
 #include "experiments/study/checks.h"
 #include "experiments/study/clock.h"
 #include "experiments/study/limits.h"
@@ -20,6 +21,7 @@
 #include "models/interfaces/answer_bytes.h"
 #include "models/ir/wire.h"
 #include "models/lower/lower.h"
+#include "models/spec/plan_file.h"
 #include "models/spec/plan_yaml.h"
 #include "models/spec/topology.h"
 #include "planners/catalog.h"
@@ -176,8 +178,34 @@ std::vector<models::PlanDefect> find_missing_devices(const ir::Plan& plan, const
   return {{"pipelines", "the plan uses " + what, "plan again"}};
 }
 
+/// The plan of a file, on the run's cluster.
+ir::Plan load_plan(const std::string& path, const models::Library& library, LoadedRun& run,
+                   config::Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.problems().size();
+  models::PlanFile file = models::load_plan_file(path, diagnostics);
+  if (diagnostics.problems().size() != before || !run.spec.hardware.any_cluster) return file.plan;
+  if (models::made_for(file.plan.cluster_hash, run.cluster) &&
+      overuse(run.spec.hardware, ir::devices_of(file.plan), run.cluster).empty()) {
+    return file.plan;
+  }
+  std::optional<models::Cluster> own;
+  if (file.made_for) {
+    own = models::load_cluster(file.made_for->cluster.value, library, file.made_for->cluster.at,
+                               diagnostics);
+    if (diagnostics.problems().size() != before) return file.plan;
+  }
+  CarriedOver carried = carry_over(file.plan, own ? &*own : nullptr, run.cluster, run.devices);
+  if (!carried.problem.empty()) {
+    diagnostics.add({path, 0, 0}, carried.problem, "plan again, or leave --any-cluster out");
+    return file.plan;
+  }
+  for (const std::string& line : carried.mapping) run.carried_over.push_back(path + ": " + line);
+  return std::move(carried.plan);
+}
+
 /// RunSpec::near. What its own job allowed does not matter, nor do devices that are gone.
-std::optional<ir::Plan> load_near(const LoadedRun& run, const std::string& base_folder,
+std::optional<ir::Plan> load_near(LoadedRun& run, const std::string& base_folder,
+                                  const models::Library& library,
                                   config::Diagnostics& diagnostics) {
   const config::Located<std::string>& name = *run.spec.near;
   const planners::PlannerEntry* entry =
@@ -189,7 +217,7 @@ std::optional<ir::Plan> load_near(const LoadedRun& run, const std::string& base_
   const auto path = find_file(name, "plan", base_folder, diagnostics);
   if (!path) return std::nullopt;
   const std::size_t before = diagnostics.problems().size();
-  ir::Plan plan = models::load_plan(*path, diagnostics);
+  ir::Plan plan = load_plan(*path, library, run, diagnostics);
   if (diagnostics.problems().size() != before) return std::nullopt;
   models::Job job = run.spec.job;
   job.global_batch = ir::global_batch(plan);
@@ -220,7 +248,11 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
   run.profile_hash = std::move(profile.hash);
   std::optional<std::string> plan_path;
   if (spec.plan) plan_path = find_file(*spec.plan, "plan", base_folder, diagnostics);
-  if (plan_path) run.plan = models::load_plan(*plan_path, diagnostics);
+  if (plan_path && diagnostics.problems().size() == before) {
+    run.plan = load_plan(*plan_path, library, run, diagnostics);
+  } else if (plan_path) {
+    models::load_plan(*plan_path, diagnostics);  // For its problems.
+  }
   if (diagnostics.problems().size() != before) return run;
   check_simulation(run, diagnostics);
   check_limits(spec, run.cluster, run.workload, run.profile, run.plan ? &*run.plan : nullptr,
@@ -231,7 +263,7 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
     if (defects.empty()) defects = find_missing_devices(*run.plan, run);
     models::report(defects, *plan_path, diagnostics);
   }
-  if (spec.near) run.near = load_near(run, base_folder, diagnostics);
+  if (spec.near) run.near = load_near(run, base_folder, library, diagnostics);
   return run;
 }
 

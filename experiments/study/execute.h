@@ -30,6 +30,7 @@ struct LoadedRun {
   std::vector<DeviceId> devices;  ///< That may be used, ascending (HardwareChanges::without).
   std::optional<ir::Plan> plan;   ///< Read from a file and structurally valid.
   std::optional<ir::Plan> near;   ///< RunSpec::near, likewise.
+  std::vector<std::string> carried_over;  ///< What became of the plan's nodes (any_cluster).
 };
 
 /// All problems go to `diagnostics`; use the result only if there are none. Relative paths of plan

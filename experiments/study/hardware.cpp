@@ -1,11 +1,13 @@
 #include "experiments/study/hardware.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "models/config/units.h"
@@ -84,6 +86,19 @@ void scale_links(const HardwareChanges& changes, models::Cluster& cluster) {
   }
 }
 
+/// "31" or "24-31", both ends included, of `count` devices.
+std::optional<std::pair<std::int32_t, std::int32_t>> device_range(const std::string& text,
+                                                                  std::int64_t count) {
+  config::TextError error;
+  const std::size_t dash = text.find('-', 1);
+  const auto first = config::parse_integer(text.substr(0, dash), 0, count - 1, error);
+  const auto last = dash == std::string::npos
+                        ? first
+                        : config::parse_integer(text.substr(dash + 1), 0, count - 1, error);
+  if (!first || !last || *last < *first) return std::nullopt;
+  return std::pair(static_cast<std::int32_t>(*first), static_cast<std::int32_t>(*last));
+}
+
 }  // namespace
 
 bool HardwareChanges::none() const {
@@ -119,12 +134,17 @@ void describe_fields(config::Visitor& v, HardwareChanges& changes) {
   v.optional("link", changes.link,
              "bandwidth of a link class (orrery list links): infiniband-200=\"100 Gbps\"");
   v.optional("without", changes.without,
-             "nodes or devices that are not used: node_a,3; a plan that needs them is refused",
+             "nodes or devices that are not used: node_a,3,8-15; a plan that needs them is refused",
              {.commas = true});
   if (!v.dumping() || !changes.at_most.empty()) {
     v.optional("at_most", changes.at_most,
                "most GPUs of a type that are used, by GPU type: A100-80GB=8; a plan that needs "
                "more is refused");
+  }
+  if (!v.dumping() || changes.any_cluster) {
+    v.optional("any_cluster", changes.any_cluster,
+               "a plan that was made for other GPUs is carried over to these, node by node, and "
+               "what became of what is said");
   }
   for (const auto& [name, value] : changes.at_most) {
     if (v.reading() && value.value < 0) {
@@ -174,17 +194,17 @@ std::set<DeviceId> devices_named(const std::vector<config::Located<std::string>>
   std::vector<std::string> names;
   for (const models::Node& node : cluster.nodes) names.push_back(node.name);
   for (const config::Located<std::string>& one : listed) {
-    config::TextError error;
     const auto node = std::find(names.begin(), names.end(), one.value);
     if (node != names.end()) {
       const NodeId id{static_cast<std::int32_t>(node - names.begin())};
       for (const DeviceId device : cluster.devices_of(id)) devices.insert(device);
-    } else if (const auto number = config::parse_integer(one.value, 0, cluster.size() - 1, error)) {
-      devices.insert(DeviceId{static_cast<std::int32_t>(*number)});
+    } else if (const auto range = device_range(one.value, cluster.size())) {
+      for (std::int32_t id = range->first; id <= range->second; ++id) devices.insert(DeviceId{id});
     } else {
       diagnostics.add(one.at,
-                      fmt::format("'{}' is neither a node nor a device of '{}', 0 to {}", one.value,
-                                  cluster.name, cluster.size() - 1),
+                      fmt::format("'{}' is neither a node nor a device of '{}', 0 to {}, nor a "
+                                  "range of these",
+                                  one.value, cluster.name, cluster.size() - 1),
                       config::suggest(one.value, names, "nodes"));
     }
   }
@@ -213,6 +233,36 @@ std::vector<DeviceId> devices_left(const HardwareChanges& changes, const models:
         "no device is left");
   }
   return left;
+}
+
+std::optional<Dollars> cluster_dollars(Dollars used, const models::Cluster& cluster,
+                                       const std::vector<DeviceId>& devices) {
+  DollarsPerSecond plan_rate, cluster_rate;
+  for (const DeviceId device : devices) {
+    if (!cluster.gpu(device).price) return std::nullopt;
+    plan_rate += *cluster.gpu(device).price;
+  }
+  for (const models::Device& device : cluster.devices) {
+    if (!cluster.gpu(device.id).price) return std::nullopt;
+    cluster_rate += *cluster.gpu(device.id).price;
+  }
+  return used * (cluster_rate / plan_rate);
+}
+
+std::string price_source(const HardwareChanges& changes, const std::vector<DeviceId>& devices,
+                         const models::Cluster& cluster) {
+  std::set<std::string> given;
+  bool all = true;
+  for (const DeviceId device : devices) {
+    const std::string& type = cluster.gpu(device).name;
+    if (changes.price.contains(type)) {
+      given.insert(type);
+    } else {
+      all = false;
+    }
+  }
+  if (given.empty()) return "list prices";
+  return fmt::format("given for {}{}", fmt::join(given, ", "), all ? "" : ", else list prices");
 }
 
 std::string overuse(const HardwareChanges& changes, const std::vector<DeviceId>& used,

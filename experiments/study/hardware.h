@@ -33,6 +33,8 @@ struct HardwareChanges {
   std::vector<config::Located<std::string>> without;
   /// Most GPUs of a type that are used, by GPU type; planners get the first ones by their ids.
   std::map<std::string, config::Located<std::int64_t>> at_most;
+  /// A plan that was made for other GPUs is carried over to these (carry_over.h).
+  bool any_cluster = false;
 
   bool none() const;
 };
@@ -48,7 +50,8 @@ void describe_fields(config::Visitor& v, HardwareChanges& changes);
 void apply(const HardwareChanges& changes, models::Cluster& cluster,
            config::Diagnostics& diagnostics);
 
-/// Devices that a list names, by their nodes or their numbers; unknown names are problems.
+/// Devices that a list names, by their nodes, their numbers or ranges of these (24-31); unknown
+/// names are problems.
 std::set<DeviceId> devices_named(const std::vector<config::Located<std::string>>& listed,
                                  const models::Cluster& cluster, config::Diagnostics& diagnostics);
 
@@ -56,6 +59,16 @@ std::set<DeviceId> devices_named(const std::vector<config::Located<std::string>>
 /// left, are problems.
 std::vector<DeviceId> devices_left(const HardwareChanges& changes, const models::Cluster& cluster,
                                    config::Diagnostics& diagnostics);
+
+/// What costs `used` when the plan's devices are paid, when all of the cluster are; nothing where a
+/// GPU type has no price.
+std::optional<Dollars> cluster_dollars(Dollars used, const models::Cluster& cluster,
+                                       const std::vector<DeviceId>& devices);
+
+/// Where the prices of these devices come from: "list prices" (those of the cluster and the
+/// library) or "given for A100-80GB, else list prices".
+std::string price_source(const HardwareChanges& changes, const std::vector<DeviceId>& devices,
+                         const models::Cluster& cluster);
 
 /// What a plan uses that `without` and `at_most` do not leave, in words; "": nothing.
 std::string overuse(const HardwareChanges& changes, const std::vector<DeviceId>& used,

@@ -1,14 +1,18 @@
 #include "experiments/study/inputs.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "experiments/study/files.h"
 #include "experiments/study/limits.h"
 #include "models/base/check.h"
+#include "models/check/validate.h"
 #include "models/config/document.h"
+#include "models/config/sparse.h"
 #include "models/ir/names.h"
 #include "models/spec/topology.h"
 
@@ -18,26 +22,25 @@ namespace {
 using config::Diagnostics;
 using config::Value;
 
-/// Global batch of a plan file that can be read; else 1, and whoever loads the plan reports why.
-std::int64_t batch_of(const std::string& plan) {
-  Diagnostics ignored;
-  const ir::Plan read = models::load_plan(plan, ignored);
-  return ignored.empty() ? std::max<std::int64_t>(ir::global_batch(read), 1) : 1;
-}
-
-/// The tree that the flags change: the job file, or an empty job.
+/// The tree that the flags change: the job file, the job that a plan was made for, or an empty one.
 Value base_job(const JobSettings& args, const Text& plan, Diagnostics& diagnostics) {
   if (args.job) return config::load_value(*args.job, diagnostics);
   Value job = Value::map({});
   job.append("schema", Value::scalar("orrery/job/1"));
-  if (plan) complete_for_plan(job, *plan);
+  if (args.of_plan) job = *args.of_plan;
+  if (plan) {  // What the planner might use is no limit to a plan, and its batch is its own.
+    std::erase_if(job.entries, [](const Value::Entry& entry) {
+      return entry.key == "allowed" || entry.key == "global_batch";
+    });
+    complete_for_plan(job, *plan);
+  }
   return job;
 }
 
 /// What neither a job file nor a setting gives.
 void require(const char* key, const char* example, const JobSettings& args,
              Diagnostics& diagnostics) {
-  if (args.job || args.gives(key)) return;
+  if (args.job || args.of_plan || args.gives(key)) return;
   const config::Position at = at_setting(key);
   diagnostics.add(
       at, "missing",
@@ -54,7 +57,8 @@ struct JobFlag {
 
 const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
   static const auto table = [](JobDefaults kind) {
-    const bool fixed = kind == JobDefaults::fixed;
+    const bool fixed = kind != JobDefaults::of_the_plan;
+    const bool free = kind == JobDefaults::planning;
     std::vector<JobFlag> flags = {
         {"global_batch",
          "global_batch",
@@ -66,11 +70,20 @@ const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
          fixed ? fmt::format("; default: {}", kDefaultLength) : ""},
         {"dtype", "dtype", {}, "; default: bf16"},
         {"recompute", "allowed.recompute", {.commas = true}, ", comma-separated"},
-        {"zero_stages", "allowed.zero_stages", {.commas = true}, ", comma-separated"},
-        {"schedules", "allowed.schedules", {.commas = true}, ", comma-separated"},
+        {"zero_stages",
+         "allowed.zero_stages",
+         {.commas = true},
+         free ? ", comma-separated; default: all" : ", comma-separated"},
+        {"schedules",
+         "allowed.schedules",
+         {.commas = true},
+         free ? ", comma-separated; default: 1f1b,interleaved_1f1b" : ", comma-separated"},
         {"max_tensor_parallel", "allowed.max_tensor_parallel", {}, ""},
         {"max_micro_batch_size", "allowed.max_micro_batch_size", {}, "; default: 8"},
-        {"sequence_parallel", "allowed.sequence_parallel", {.toggle = true}, ""}};
+        {"sequence_parallel",
+         "allowed.sequence_parallel",
+         {.toggle = true},
+         free ? "; default, =false forbids it" : ""}};
     const std::vector<config::FieldText> fields = config::field_texts<models::Job>();
     for (JobFlag& flag : flags) {
       const auto field = std::find_if(fields.begin(), fields.end(),
@@ -81,9 +94,15 @@ const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
     }
     return flags;
   };
-  static const std::vector<JobFlag> of_plan = table(JobDefaults::of_the_plan);
-  static const std::vector<JobFlag> fixed = table(JobDefaults::fixed);
-  return defaults == JobDefaults::fixed ? fixed : of_plan;
+  static const std::map<JobDefaults, std::vector<JobFlag>> tables = [&] {
+    std::map<JobDefaults, std::vector<JobFlag>> all;
+    for (const JobDefaults kind :
+         {JobDefaults::of_the_plan, JobDefaults::fixed, JobDefaults::planning}) {
+      all[kind] = table(kind);
+    }
+    return all;
+  }();
+  return tables.at(defaults);
 }
 
 }  // namespace
@@ -91,6 +110,12 @@ const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
 config::Position at_setting(std::string key) {
   std::replace(key.begin(), key.end(), '_', '-');
   return {"--" + key, 0, 0};
+}
+
+std::int64_t batch_of(const std::string& plan) {
+  Diagnostics ignored;
+  const ir::Plan read = models::load_plan(plan, ignored);
+  return ignored.empty() ? std::max<std::int64_t>(ir::global_batch(read), 1) : 1;
 }
 
 void complete_for_plan(Value& job, const std::string& plan) {
@@ -104,7 +129,24 @@ void complete_for_plan(Value& job, const std::string& plan) {
 }
 
 void JobSettings::set_default(const std::string& path, std::int64_t value) {
-  if (!job) changes.try_emplace(path, Value::scalar(std::to_string(value)));
+  if (!job && !of_plan) changes.try_emplace(path, Value::scalar(std::to_string(value)));
+}
+
+void JobSettings::allow_by_default() {
+  if (job || of_plan) return;
+  models::Allowed free;
+  free.zero_stages = {0, 1, 2, 3};
+  free.sequence_parallel = true;
+  free.schedules = {ir::ScheduleKind::one_f_one_b, ir::ScheduleKind::interleaved_one_f_one_b};
+  const Value values = config::to_value(free);
+  for (const char* key : {"zero_stages", "sequence_parallel", "schedules"}) {
+    changes.try_emplace(std::string("allowed.") + key, *values.find(key));
+  }
+}
+
+config::Position JobSettings::at(const char* key) const {
+  const auto said = said_at.find(key);
+  return said == said_at.end() ? at_setting(key) : said->second;
 }
 
 void describe(config::Visitor& v, JobSettings& settings) {
@@ -187,8 +229,44 @@ std::int64_t whole_number(const Text& text, const char* key, std::int64_t low,
   return value.value_or(fallback);
 }
 
+std::string take_origin(const std::string& plan, JobSettings& job) {
+  Diagnostics ignored;
+  const auto file = models::load_plan_file(plan, ignored);
+  if (!ignored.empty() || !file.made_for) return "";
+  const models::PlanOrigin& origin = *file.made_for;
+  std::vector<std::string> taken;
+  const auto take = [&](Text& setting, const char* key, const config::Located<std::string>& name) {
+    if (setting) return;
+    setting = name.value;
+    job.said_at[key] = name.at;
+    taken.emplace_back(key);
+  };
+  if (!job.cluster && origin.profile) take(job.profile, "profile", *origin.profile);
+  if (!job.cluster && !job.scale_profile) job.scale_profile = origin.scale_profile;
+  take(job.cluster, "cluster", origin.cluster);
+  take(job.model, "model", origin.model);
+  if (!job.job && !job.of_plan) {
+    job.of_plan = config::sparse(origin.job, {});
+    taken.emplace_back("job");
+  }
+  return fmt::format("{}", fmt::join(taken, ", "));
+}
+
+models::PlanOrigin origin_of(const RunSpec& spec) {
+  models::PlanOrigin origin{spec.cluster, spec.model, spec.job, spec.profile, {}};
+  if (spec.scale_profile) origin.scale_profile = spec.scale_profile->value;
+  return origin;
+}
+
+void write_plan(const std::string& path, ir::Plan plan, const models::Cluster& cluster,
+                std::optional<models::PlanOrigin> made_for) {
+  plan.cluster_hash = models::layout_hash(cluster);  // Prices and links may change.
+  write_file(path, models::dump_plan_file({std::move(plan), std::move(made_for)}, path));
+}
+
 models::Job make_job(JobSettings args, const Text& plan, Diagnostics& diagnostics) {
-  if (args.defaults == JobDefaults::fixed) {
+  if (args.defaults == JobDefaults::planning) args.allow_by_default();
+  if (args.defaults != JobDefaults::of_the_plan) {
     args.set_default("global_batch", kDefaultBatch);
     args.set_default("sequence_length", kDefaultLength);
   }
@@ -216,8 +294,10 @@ void judge_by(const JudgeSettings& judge, RunSpec& spec) {
   spec.slow_links_at = at_setting("slow_link");
 }
 
-RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text& plan,
+RunSpec make_spec(const JobSettings& given, const JudgeSettings& judge, const Text& plan,
                   Diagnostics& diagnostics) {
+  JobSettings job = given;
+  if (plan) take_origin(*plan, job);
   RunSpec spec;
   if (!job.cluster || job.cluster->empty()) {
     diagnostics.add(at_setting("cluster"), "missing",
@@ -227,8 +307,8 @@ RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text
     diagnostics.add(at_setting("model"), "missing",
                     "for example --model llama2_13b; orrery list models");
   }
-  spec.cluster = {job.cluster.value_or(""), at_setting("cluster")};
-  spec.model = {job.model.value_or(""), at_setting("model")};
+  spec.cluster = {job.cluster.value_or(""), job.at("cluster")};
+  spec.model = {job.model.value_or(""), job.at("model")};
   spec.job = make_job(job, plan, diagnostics);
   spec.job_at = job.job ? config::Position{*job.job, 0, 0} : at_setting("global_batch");
   if (spec.job.lengths && job.job) {  // What can be wrong with such a job is that.
@@ -236,7 +316,7 @@ RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text
     const Value tree = config::load_value(*job.job, read_before);
     if (const Value* lengths = tree.find("lengths")) spec.job_at = lengths->at;
   }
-  if (job.profile) spec.profile = {*job.profile, at_setting("profile")};
+  if (job.profile) spec.profile = {*job.profile, job.at("profile")};
   if (job.scale_profile) spec.scale_profile = {*job.scale_profile, at_setting("scale_profile")};
   if (plan) spec.plan = {*plan, config::Position{}};
   judge_by(judge, spec);

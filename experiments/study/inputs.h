@@ -15,6 +15,7 @@
 #include "experiments/study/run_spec.h"
 #include "models/config/diagnostics.h"
 #include "models/spec/library.h"
+#include "models/spec/plan_file.h"
 #include "sim/iteration/options.h"
 
 namespace orrery::experiments {
@@ -28,9 +29,12 @@ using Text = std::optional<std::string>;  ///< Empty: the flag was not given.
 inline constexpr std::int64_t kDefaultBatch = 1024;
 inline constexpr std::int64_t kDefaultLength = 4096;
 
-/// What a batch and a length are that nobody gives: the plan's (its length must be given), or
-/// kDefaultBatch and kDefaultLength.
-enum class JobDefaults { of_the_plan, fixed };
+/// What a job is that nobody describes.
+enum class JobDefaults {
+  of_the_plan,  ///< Its batch is that of the plan; its length must be given.
+  fixed,        ///< kDefaultBatch and kDefaultLength.
+  planning,     ///< The same, and planners may use ZeRO, sequence parallelism and interleaving.
+};
 
 /// What is trained on what: shared by all commands that judge plans.
 struct JobSettings {
@@ -38,6 +42,10 @@ struct JobSettings {
   Text cluster;                                     ///< Name in the library, or a file.
   Text model;
   Text job;  ///< Job file; `changes` override what it says.
+  /// Without a job file: what the job is that a plan file was made for; `changes` override it, too.
+  std::optional<config::Value> of_plan;
+  /// Where a plan file says what no flag did, by the key of the flag (take_origin()).
+  std::map<std::string, config::Position> said_at;
   /// Values of the job's own settings (models::Job), by their path in a job file.
   std::map<std::string, config::Value> changes;
   Text profile;
@@ -46,8 +54,12 @@ struct JobSettings {
   JobSettings() = default;
   explicit JobSettings(JobDefaults of_command) : defaults(of_command) {}
   bool gives(const std::string& path) const { return changes.contains(path); }
-  /// Where neither a job file nor a flag says it.
+  /// Where neither a job nor a flag says it.
   void set_default(const std::string& path, std::int64_t value);
+  /// JobDefaults::planning, likewise.
+  void allow_by_default();
+  /// Of a setting's value: the flag, or the plan file that says it in its place.
+  config::Position at(const char* key) const;
 };
 
 void describe(config::Visitor& v, JobSettings& settings);
@@ -74,9 +86,25 @@ models::Library open_library(config::Diagnostics& diagnostics);
 std::int64_t whole_number(const Text& text, const char* key, std::int64_t low,
                           std::int64_t fallback, config::Diagnostics& diagnostics);
 
+/// Sets what `job` does not give to what the plan file says that it was made for, and returns in
+/// words what that was ("cluster, model, job"); "": nothing. What is wrong with the file is left to
+/// who loads the plan.
+std::string take_origin(const std::string& plan, JobSettings& job);
+
+/// What a plan of this run is made for.
+models::PlanOrigin origin_of(const RunSpec& spec);
+
+/// Writes a plan for the cluster to a file; with `made_for`, later commands need not be told more.
+/// Throws as write_file() does.
+void write_plan(const std::string& path, ir::Plan plan, const models::Cluster& cluster,
+                std::optional<models::PlanOrigin> made_for);
+
 /// The job of the flags, over the job file if there is one. With `plan` (a plan file), the global
 /// batch defaults to the plan's, and without a job file all that a plan can use is allowed.
 models::Job make_job(JobSettings args, const Text& plan, config::Diagnostics& diagnostics);
+
+/// Global batch of a plan file that can be read; else 1, and whoever loads the plan reports why.
+std::int64_t batch_of(const std::string& plan);
 
 /// What a job that a plan file comes with need not say: the plan's global batch, and that all is
 /// allowed that a plan can use.
@@ -85,7 +113,8 @@ void complete_for_plan(config::Value& job, const std::string& plan);
 /// How the run is judged.
 void judge_by(const JudgeSettings& judge, RunSpec& spec);
 
-/// Everything but planner and plan.
+/// Everything but the planner. What no flag gives of a plan file's cluster, model and job is what
+/// the plan was made for.
 RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text& plan,
                   config::Diagnostics& diagnostics);
 

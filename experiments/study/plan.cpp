@@ -1,8 +1,10 @@
 #include "experiments/study/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -12,6 +14,8 @@
 #include "experiments/study/limits.h"
 #include "experiments/study/run_tasks.h"
 #include "models/check/validate.h"
+#include "models/config/document.h"
+#include "models/ir/names.h"
 #include "models/spec/library.h"
 #include "planners/catalog.h"
 
@@ -170,13 +174,98 @@ void note_cost_of_freedom(RunReport& report, const RunReport& narrow, int zero_s
                   less.value, 100 * (1 - less / time), why));
 }
 
+/// The flags of what a plan uses that the job does not allow: "--recompute none,full --zero-stages
+/// 3".
+std::string flags_for(const ir::Plan& plan, const models::Allowed& allowed) {
+  std::set<std::string> recompute, zero;
+  bool more_recompute = false, more_zero = false, sequence = false;
+  int tensor_parallel = 0;
+  const auto lacks = [](const auto& list, const auto& value) {
+    return std::find(list.begin(), list.end(), value) == list.end();
+  };
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        recompute.insert(ir::name_of(segment.recompute));
+        zero.insert(std::to_string(segment.zero.stage));
+        more_recompute |= lacks(allowed.recompute, segment.recompute);
+        more_zero |= lacks(allowed.zero_stages, segment.zero.stage);
+        for (const ir::Group& group : segment.groups) {
+          sequence |= group.sequence != ir::SequenceParallelism::none;
+          tensor_parallel = std::max(tensor_parallel, group.tensor_parallel);
+        }
+      }
+    }
+  }
+  std::vector<std::string> flags;
+  if (more_recompute) flags.push_back(fmt::format("--recompute {}", fmt::join(recompute, ",")));
+  if (more_zero) flags.push_back(fmt::format("--zero-stages {}", fmt::join(zero, ",")));
+  if (sequence && !allowed.sequence_parallel) flags.emplace_back("--sequence-parallel");
+  if (allowed.max_tensor_parallel > 0 && tensor_parallel > allowed.max_tensor_parallel) {
+    flags.push_back(fmt::format("--max-tensor-parallel {}", tensor_parallel));
+  }
+  return fmt::format("{}", fmt::join(flags, " "));
+}
+
+/// The tasks of planners that found nothing with all allowed that saves memory; by the tasks'
+/// indices.
+std::vector<std::pair<std::size_t, RunTask>> wider(const std::vector<RunTask>& tasks,
+                                                   const std::vector<RunReport>& reports) {
+  std::vector<std::pair<std::size_t, RunTask>> wide;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (reports[i].plan || !reports[i].search) continue;
+    RunTask task = tasks[i];
+    models::Allowed& allowed = task.run.spec.job.allowed;
+    const models::Allowed all = everything_allowed();
+    allowed.recompute = all.recompute;
+    allowed.zero_stages = all.zero_stages;
+    allowed.sequence_parallel = all.sequence_parallel;
+    allowed.max_tensor_parallel = all.max_tensor_parallel;
+    if (config::dump(task.run.spec.job) == config::dump(tasks[i].run.spec.job)) continue;
+    wide.emplace_back(i, std::move(task));
+  }
+  return wide;
+}
+
+/// Asks planners that found nothing once more with all allowed, and says in their notes which flags
+/// would help.
+void add_helpful_flags(const std::vector<RunTask>& tasks, std::vector<RunReport>& reports,
+                       const Call& call, const models::AnswerStore* answers) {
+  if (call.cancellation.requested()) return;
+  const auto wide = wider(tasks, reports);
+  if (wide.empty()) return;
+  std::vector<RunTask> again;
+  for (const auto& [i, task] : wide) again.push_back(task);
+  const std::vector<RunReport> found = run_tasks(again, call, answers);
+  for (std::size_t w = 0; w < wide.size(); ++w) {
+    if (!found[w].plan || !found[w].evaluation->memory.fits()) continue;
+    const std::size_t i = wide[w].first;
+    reports[i].search->notes.push_back(fmt::format(
+        "would find a plan of {:.4g} s with {}", found[w].evaluation->iteration_time.value,
+        flags_for(*found[w].plan, tasks[i].run.spec.job.allowed)));
+  }
+}
+
+/// Batches that no number of equal replicas divides.
+std::string batch_note(std::int64_t batch, std::int64_t gpus) {
+  if (batch < 2 || gpus < 2 || std::gcd(batch, gpus) > 1) return "";
+  const auto near = [&](std::int64_t step) {
+    std::int64_t found = batch;
+    while (found > 0 && std::gcd(found, gpus) * 2 <= std::min(found, gpus)) found += step;
+    return found;
+  };
+  const std::int64_t less = near(-1), more = near(1);
+  return fmt::format(
+      "a global batch of {} has no divisor in common with {} GPUs: most planners give replicas "
+      "equal shares and find few plans for it; {} would divide well",
+      batch, gpus, less > 0 ? fmt::format("{} or {}", less, more) : fmt::format("{}", more));
+}
+
 /// Writes plan and timeline; for the timeline the plan is simulated once more.
 void write_outputs(const PlanSettings& settings, const RunTask& task, const RunReport& best,
                    const Call& call) {
   if (settings.output) {
-    ir::Plan plan = *best.plan;
-    plan.cluster_hash = models::layout_hash(task.run.cluster);  // Prices and links may change.
-    write_file(*settings.output, models::dump_plan(plan));
+    write_plan(*settings.output, *best.plan, task.run.cluster, origin_of(task.run.spec));
   }
   if (!settings.timeline) return;
   RunTask again = task;
@@ -253,6 +342,9 @@ PlanResult plan(const PlanSettings& settings, const Call& call, config::Diagnost
   for (const std::string& note : substitute_notes(first.cluster, first.spec.job.dtype)) {
     call.note(note);
   }
+  for (const std::string& line : first.carried_over) call.note(line);
+  const std::string divides = batch_note(first.spec.job.global_batch, std::ssize(first.devices));
+  if (!divides.empty()) call.note(divides);
   PlanResult result;
   const auto answers = settings.judge.cache.open(call.on_note);
   std::vector<RunTask> all = tasks;
@@ -264,6 +356,7 @@ PlanResult plan(const PlanSettings& settings, const Call& call, config::Diagnost
                          narrow[i].second.run.spec.job.allowed.zero_stages.front());
   }
   result.planners.resize(tasks.size());
+  add_helpful_flags(tasks, result.planners, call, answers.get());
   result.inputs = tasks.front().run;
   result.cluster = result.inputs.cluster.name;
   result.model = result.inputs.workload.name;

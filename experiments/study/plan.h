@@ -18,7 +18,7 @@ namespace orrery::experiments {
 inline constexpr int kJudgedInComparisons = 8;
 
 struct PlanSettings {
-  JobSettings job{JobDefaults::fixed};
+  JobSettings job{JobDefaults::planning};
   JudgeSettings judge;
   std::vector<std::string> planners{"orrery"};  ///< Names; "all" is every one of the catalog.
   std::map<std::string, std::string> options;   ///< Of the planners that know them.

@@ -227,15 +227,15 @@ RobustResult robust_plan(const RobustSettings& settings, const Call& call,
   }
   const Cancellation::Listener listener(call.cancellation);
   const auto answers = settings.judge.cache.open(call.on_note);
+  const bool rent = settings.choices.rent.has_value();
+  std::optional<models::PlanOrigin> made_for;
+  if (!rent) made_for = origin_of(spec);  // A fleet is no file.
   const auto chosen_for = [&](const models::Cluster& cluster, RobustResult result) {
     if (settings.output && result.plan) {
-      ir::Plan plan = *result.plan;
-      plan.cluster_hash = models::layout_hash(cluster);
-      write_file(*settings.output, models::dump_plan(plan));
+      write_plan(*settings.output, *result.plan, cluster, made_for);
     }
     return result;
   };
-  const bool rent = settings.choices.rent.has_value();
   const models::Cluster cluster = run.cluster;
   RobustInputs inputs{settings,     call, std::move(run), std::move(base), std::move(policies),
                       answers.get()};

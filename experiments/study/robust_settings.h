@@ -49,7 +49,7 @@ struct RobustChoices {
 void describe(config::Visitor& v, RobustChoices& choices);
 
 struct RobustSettings {
-  JobSettings job{JobDefaults::fixed};
+  JobSettings job{JobDefaults::planning};
   JudgeSettings judge;
   std::vector<std::string> planners{"orrery"};
   std::map<std::string, std::string> options;  ///< Of the planners that know them.

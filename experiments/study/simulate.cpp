@@ -301,6 +301,7 @@ SimulateResult simulate(const SimulateSettings& settings, const Call& call,
   }
   std::vector<RunTask> tasks;
   for (const LoadedRun& run : result.inputs) {
+    for (const std::string& line : run.carried_over) call.note(line);
     for (std::int64_t step = 0; step < settings.steps; ++step) {
       tasks.push_back({run.spec.plan->value, run, step == 0 ? exports : Exports{}});
       tasks.back().run.spec.simulation.seed += step;

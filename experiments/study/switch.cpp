@@ -7,13 +7,14 @@
 #include <optional>
 #include <tuple>
 
+#include "experiments/study/checks.h"
+#include "experiments/study/exports.h"
 #include "experiments/study/plan_text.h"
 #include "experiments/study/run_tasks.h"
-#include "models/base/text.h"
-#include "models/config/units.h"
 #include "models/cost/pricer.h"
 #include "models/reshard/reshard_program.h"
 #include "models/spec/topology.h"
+#include "planners/catalog.h"
 #include "sim/iteration/iteration.h"
 
 namespace orrery::experiments {
@@ -21,40 +22,13 @@ namespace {
 
 using config::Diagnostics;
 
-/// "31" or "24-31,40", ascending and distinct.
-std::vector<DeviceId> parse_devices(const Text& text, Diagnostics& diagnostics) {
-  constexpr std::int64_t kMost = 1 << 20;
-  std::vector<DeviceId> out;
-  if (!text) return out;
-  const std::vector<std::string> items = split(*text, ',');
-  if (items.empty())
-    diagnostics.add(at_setting("lost"), "no devices", "for example 31 or 24-31,40");
-  for (const std::string& item : items) {
-    config::TextError error;
-    const std::size_t dash = item.find('-', 1);
-    const auto first = config::parse_integer(item.substr(0, dash), 0, kMost, error);
-    const auto last = dash == std::string::npos || !first
-                          ? first
-                          : config::parse_integer(item.substr(dash + 1), 0, kMost, error);
-    if (!first || !last || *last < *first) {
-      diagnostics.add(at_setting("lost"), fmt::format("'{}' is no device and no range", item),
-                      "for example 31 or 24-31,40");
-      continue;
-    }
-    for (std::int64_t d = *first; d <= *last; ++d) out.push_back({static_cast<std::int32_t>(d)});
-  }
-  std::sort(out.begin(), out.end());
-  out.erase(std::unique(out.begin(), out.end()), out.end());
-  return out;
-}
-
 void report(const std::vector<models::ReshardProblem>& problems, const SwitchSettings& args,
             Diagnostics& diagnostics) {
   using Where = models::ReshardProblem::Where;
   for (const models::ReshardProblem& problem : problems) {
     config::Position at = at_setting("lost");
     if (problem.where == Where::from) at = {args.from, 0, 0};
-    if (problem.where == Where::to) at = {args.to, 0, 0};
+    if (problem.where == Where::to && args.to) at = {*args.to, 0, 0};
     diagnostics.add(at, problem.what);
   }
 }
@@ -112,6 +86,53 @@ Seconds simulate_switch(const models::ReshardPlan& plan, const LoadedRun& run,
       .time;
 }
 
+/// What a planner is asked: for a plan of what is left, of the job of the plan that is left behind.
+LoadedRun load_rest(const SwitchSettings& settings, Diagnostics& problems) {
+  const models::Library library = open_library(problems);
+  JobSettings job = settings.job;
+  take_origin(settings.from, job);
+  job.set_default("global_batch", batch_of(settings.from));
+  job.allow_by_default();
+  RunSpec spec = make_spec(job, {}, {}, problems);
+  PlannerChoice choice{{*settings.planner, at_setting("planner")}, settings.options, {}};
+  for (const auto& [name, value] : settings.options) {
+    choice.option_positions[name] = at_setting("option");
+  }
+  check_planner(choice, problems);
+  spec.planner = std::move(choice);
+  spec.hardware.without = settings.lost;
+  const planners::PlannerEntry* entry = planners::find_planner(*settings.planner);
+  if (entry != nullptr && entry->keeps_near) spec.near = {settings.from, {}};
+  if (!problems.empty()) return {};
+  return load_run(spec, "", library, problems);
+}
+
+/// What moves from one plan to that of `run`.
+void add_moves(const SwitchSettings& settings, const ir::Plan& from, const LoadedRun& run,
+               Diagnostics problems, SwitchResult& result) {
+  models::ReshardOptions options;
+  options.lost = result.lost_devices;
+  options.variant = settings.variant;
+  options.bytes = settings.state == MovedState::weights ? models::weight_bytes(run.spec.job)
+                                                        : models::all_state_bytes(run.spec.job);
+  report(models::find_problems(from, *run.plan, run.cluster, options), settings, problems);
+  problems.raise();
+  const models::Topology topology(run.cluster, run.profile);
+  const models::ReshardPlan plan =
+      models::plan_reshard(from, *run.plan, run.cluster, topology, run.workload, options);
+  result.bytes_per_parameter = plan.bytes.weight + plan.bytes.optimizer();
+  result.simulated = simulate_switch(plan, run, topology);
+  result.moved = plan.moved;
+  result.messages = static_cast<std::int64_t>(plan.messages.size());
+  for (const models::DeviceTraffic& device : plan.devices) {
+    result.kept += device.kept;
+    result.devices.push_back(
+        {device, run.cluster.node(run.cluster.device(device.device).node).name});
+  }
+  result.lost = lost_slices(plan, run.workload);
+  for (const LostSlice& lost : result.lost) result.lost_bytes += lost.bytes;
+}
+
 }  // namespace
 
 std::vector<std::pair<MovedState, const char*>> enum_names(MovedState) {
@@ -120,8 +141,19 @@ std::vector<std::pair<MovedState, const char*>> enum_names(MovedState) {
 
 void describe(config::Visitor& v, SwitchSettings& settings) {
   v.required("from", settings.from, "plan file: how the state lies now", {.positional = true});
-  v.required("to", settings.to, "plan file: how it must lie", {.positional = true});
-  v.optional("lost", settings.lost, "devices that are gone with what they held: 31 or 24-31,40");
+  v.optional("to", settings.to, "plan file: how it must lie; or --planner makes that plan",
+             {.positional = true});
+  v.optional("lost", settings.lost,
+             "nodes and devices that are gone with what they held: h100-0,24-31,40",
+             {.commas = true});
+  v.optional("planner", settings.planner,
+             "makes the plan to go to, of the devices that are left; orrery keeps near to the plan "
+             "that it comes from",
+             {.letter = 'p'});
+  v.optional("option", settings.options,
+             "NAME=VALUE: knob of the planner (orrery list planners NAME); may be repeated",
+             {.letter = 'o'});
+  v.optional("output", settings.output, "write the planner's plan");
   v.optional("state", settings.state,
              "what moves: weights (with the master copy; default) or all (and the moments)");
   v.optional(
@@ -129,6 +161,17 @@ void describe(config::Visitor& v, SwitchSettings& settings) {
       "fused (default: a layer's slices that lie alike go as a whole), fused-by-tensor, unfused "
       "(tensor by tensor), no-heuristics (from the lowest id)");
   describe(v, settings.job);
+  describe(v, settings.cache);
+  if (!v.reading()) return;
+  if (settings.to.has_value() == settings.planner.has_value()) {
+    v.problem(settings.to ? "planner" : "to",
+              settings.to ? "a plan file and a planner exclude each other"
+                          : "neither a plan file nor a planner is given",
+              "orrery switch FROM TO, or orrery switch FROM --lost NODE --planner orrery");
+  }
+  if (!settings.planner && (settings.output || !settings.options.empty())) {
+    v.problem(settings.output ? "output" : "option", "is for --planner");
+  }
 }
 
 void describe(config::Visitor& v, SwitchedDevice& device) {
@@ -163,7 +206,8 @@ void describe(config::Visitor& v, SwitchResult& result) {
   v.required("cluster", result.cluster, "its name");
   v.required("model", result.model, "its name");
   v.required("from", result.from, "plan file");
-  v.required("to", result.to, "plan file");
+  v.required("to", result.to, "plan file or planner");
+  if (!v.dumping() || result.made) v.optional("made", result.made, "what the planner made");
   v.required("lost_devices", result.lost_devices, "with what they held");
   v.required("state", result.state, "what moves");
   v.required("bytes_per_parameter", result.bytes_per_parameter, "that move");
@@ -177,45 +221,42 @@ void describe(config::Visitor& v, SwitchResult& result) {
   v.required("lost", result.lost, "slices that no live device has");
 }
 
-int exit_status(const SwitchResult& result) { return result.lost.empty() ? 0 : 1; }
+int exit_status(const SwitchResult& result) {
+  return result.lost.empty() && !(result.made && !result.made->plan) ? 0 : 1;
+}
 
-SwitchResult switch_plans(const SwitchSettings& settings, const Call&, Diagnostics problems) {
-  models::ReshardOptions options;
-  options.lost = parse_devices(settings.lost, problems);
-  options.variant = settings.variant;
-  problems.raise();
-  const std::vector<LoadedRun> runs = load_plans({settings.from, settings.to}, settings.job, {});
-  const LoadedRun& run = runs.back();
-  options.bytes = settings.state == MovedState::weights ? models::weight_bytes(run.spec.job)
-                                                        : models::all_state_bytes(run.spec.job);
-  const ir::Plan& from = *runs.front().plan;
-  const ir::Plan& to = *run.plan;
-  report(models::find_problems(from, to, run.cluster, options), settings, problems);
-  problems.raise();
-
-  const models::Topology topology(run.cluster, run.profile);
-  const models::ReshardPlan plan =
-      models::plan_reshard(from, to, run.cluster, topology, run.workload, options);
+SwitchResult switch_plans(const SwitchSettings& settings, const Call& call, Diagnostics problems) {
+  const std::vector<OutputFile> outputs = {{"output", settings.output}};
+  std::vector<std::string> inputs = input_files(settings.job);
+  inputs.push_back(settings.from);
+  check_outputs(outputs, inputs, problems);
+  std::vector<std::string> files = {settings.from};
+  if (settings.to) files.push_back(*settings.to);
+  std::vector<LoadedRun> runs = load_plans(files, settings.job, {}, {}, std::move(problems));
   SwitchResult result;
-  result.cluster = run.cluster.name;
-  result.model = run.workload.name;
+  result.cluster = runs.front().cluster.name;
+  result.model = runs.front().workload.name;
   result.from = settings.from;
-  result.to = settings.to;
-  result.lost_devices = options.lost;
+  result.to = settings.to ? *settings.to : *settings.planner;
   result.state = settings.state;
-  result.bytes_per_parameter = plan.bytes.weight + plan.bytes.optimizer();
-  result.variant = options.variant;
-  result.simulated = simulate_switch(plan, run, topology);
-  result.moved = plan.moved;
-  result.messages = static_cast<std::int64_t>(plan.messages.size());
-  for (const models::DeviceTraffic& device : plan.devices) {
-    result.kept += device.kept;
-    result.devices.push_back(
-        {device, run.cluster.node(run.cluster.device(device.device).node).name});
+  result.variant = settings.variant;
+  problems = {};
+  const auto lost = devices_named(settings.lost, runs.back().cluster, problems);
+  result.lost_devices.assign(lost.begin(), lost.end());
+  if (settings.planner) {
+    LoadedRun rest = load_rest(settings, problems);
+    problems.raise();
+    probe_outputs(outputs);
+    const auto answers = settings.cache.open(call.on_note);
+    result.made = run_tasks({{*settings.planner, rest, {}}}, call, answers.get()).front();
+    rest.plan = result.made->plan;
+    if (settings.output && rest.plan) {
+      write_plan(*settings.output, *rest.plan, rest.cluster, origin_of(rest.spec));
+    }
+    runs.push_back(std::move(rest));
   }
-  result.lost = lost_slices(plan, run.workload);
-  for (const LostSlice& lost : result.lost) result.lost_bytes += lost.bytes;
-  result.inputs = run;
+  result.inputs = runs.back();
+  if (runs.back().plan) add_moves(settings, *runs.front().plan, runs.back(), problems, result);
   return result;
 }
 

@@ -2,6 +2,8 @@
 /// `orrery switch` does.
 #pragma once
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,12 +18,17 @@ namespace orrery::experiments {
 enum class MovedState { weights, all };
 std::vector<std::pair<MovedState, const char*>> enum_names(MovedState);
 
-/// A change from one plan to another.
+/// A change from one plan to another, which a file has or a planner makes for the devices that are
+/// left.
 struct SwitchSettings {
   JobSettings job;
   std::string from;
-  std::string to;
-  Text lost;  ///< Devices: 24-31,40
+  Text to;
+  std::vector<config::Located<std::string>> lost;  ///< Nodes and devices: h100-0,24-31,40
+  Text planner;  ///< In place of `to`; those that can keep near to a plan keep near to `from`.
+  std::map<std::string, std::string> options;  ///< Of the planner.
+  Text output;                                 ///< Where to write the planner's plan.
+  CacheSetting cache;
   MovedState state = MovedState::weights;
   models::ReshardVariant variant = models::ReshardOptions{}.variant;
 };
@@ -53,7 +60,8 @@ struct SwitchResult {
   std::string cluster;
   std::string model;
   std::string from;
-  std::string to;
+  std::string to;                 ///< File or planner.
+  std::optional<RunReport> made;  ///< What the planner made; without a plan nothing moves.
   std::vector<DeviceId> lost_devices;
   MovedState state = MovedState::weights;
   double bytes_per_parameter = 0;
@@ -68,7 +76,7 @@ struct SwitchResult {
   LoadedRun inputs;  ///< Of the new plan; not described.
 };
 void describe(config::Visitor& v, SwitchResult& result);
-/// 1: some state lives on lost devices only.
+/// 1: some state lives on lost devices only, or the planner found no plan.
 int exit_status(const SwitchResult& result);
 
 /// `problems`: those found in the settings so far.

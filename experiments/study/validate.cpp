@@ -75,7 +75,9 @@ std::string check_model(const std::string& path, const models::Library& library,
 
 std::string check_plan(const std::string& path, const ValidateSettings& args,
                        const models::Library& library, Diagnostics& diagnostics) {
-  if (!args.job.cluster && !args.job.model) {
+  JobSettings job = args.job;
+  take_origin(path, job);
+  if (!job.cluster && !job.model) {
     const ir::Plan plan = models::load_plan(path, diagnostics);
     if (!diagnostics.empty()) return "";
     return fmt::format(
@@ -83,7 +85,7 @@ std::string check_plan(const std::string& path, const ValidateSettings& args,
         "--cluster, --model and --sequence-length",
         counted(plan.pipelines.size(), "pipeline"), ir::devices_of(plan).size());
   }
-  const RunSpec spec = make_spec(args.job, {}, path, diagnostics);
+  const RunSpec spec = make_spec(job, {}, path, diagnostics);
   if (!diagnostics.empty()) return "";
   load_run(spec, "", library, diagnostics);
   return fmt::format("fits {} and {}", spec.cluster.value, spec.model.value);

@@ -82,7 +82,7 @@ class Validator {
            fmt::format("the plan was made for cluster {}, whose nodes have other GPUs than this "
                        "one's ({})",
                        plan_.cluster_hash, layout_hash(cluster_)),
-           "plan again, or use the cluster file that it was made for");
+           "plan again, use the cluster file that it was made for, or --any-cluster");
     }
     if (!plan_.workload_hash.empty() && plan_.workload_hash != workload_.hash) {
       fail("workload_hash",

@@ -61,7 +61,8 @@ void describe(config::Visitor& v, Evaluation& evaluation) {
   v.required("tokens_per_second", evaluation.tokens_per_second, "of the whole job");
   v.required("mfu", evaluation.mfu, "model FLOPs utilization");
   v.required("hfu", evaluation.hfu, "hardware FLOPs utilization");
-  v.optional("dollars_per_million_tokens", evaluation.dollars_per_million_tokens, "list prices");
+  v.optional("dollars_per_million_tokens", evaluation.dollars_per_million_tokens,
+             "of the GPUs that the plan uses");
   if (!v.dumping() || evaluation.joules_per_token) {
     v.optional("joules_per_token", evaluation.joules_per_token,
                "at most: what the boards of its GPUs may draw");

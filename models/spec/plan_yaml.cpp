@@ -10,6 +10,7 @@
 #include "models/config/document.h"
 #include "models/config/sparse.h"
 #include "models/spec/library.h"
+#include "models/spec/plan_file.h"
 
 namespace orrery::ir {
 namespace {
@@ -272,7 +273,7 @@ void describe(config::Visitor& v, Plan& plan) {
 namespace orrery::models {
 
 ir::Plan load_plan(const std::string& path, config::Diagnostics& diagnostics) {
-  return config::load_file<ir::Plan>(path, diagnostics);
+  return load_plan_file(path, diagnostics).plan;
 }
 
 std::string dump_plan(const ir::Plan& plan) {

@@ -8,7 +8,7 @@
 #include "models/spec/job.h"
 #include "models/spec/lengths.h"
 #include "models/spec/model_file.h"
-#include "models/spec/plan_yaml.h"
+#include "models/spec/plan_file.h"
 #include "models/spec/profile_yaml.h"
 #include "models/spec/step_plan.h"
 
@@ -53,7 +53,7 @@ const std::vector<Kind>& kinds() {
                           kind<LengthModel>("lengths", "Sequence lengths"),
                           kind<LinkFile>("links", "Link classes"),
                           kind<ModelFile>("model", "Model"),
-                          kind<ir::Plan>("plan", "Plan"),
+                          kind<PlanFile>("plan", "Plan"),
                           kind<ir::Profile>("profile", "Profile"),
                           kind<PlannedStep>("step_plan", "Step plan")};
     all.front().schema = cluster_schema;

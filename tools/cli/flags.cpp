@@ -123,7 +123,7 @@ config::Value Flags::given(const CLI::App& app, config::Diagnostics& problems) c
     config::Value value;
     switch (flag->kind) {
       case Flag::Kind::toggle:
-        value = config::Value::scalar("true", at);
+        value = config::Value::scalar(flag->given ? "true" : "false", at);  // --flag=false
         break;
       case Flag::Kind::value:
         value = config::Value::scalar(flag->text, at);

@@ -47,8 +47,17 @@ std::string own_choice_cell(const experiments::RunReport& report) {
   return seconds_cell(report.search->own_choice.value_or(report.evaluation->iteration_time).value);
 }
 
+/// Dollars per million tokens when all GPUs of the cluster are paid, those that idle as well.
+std::string cluster_dollars_cell(const experiments::RunReport& report,
+                                 const models::Cluster& cluster) {
+  if (!report.evaluation || !report.evaluation->dollars_per_million_tokens) return "-";
+  const auto whole = experiments::cluster_dollars(*report.evaluation->dollars_per_million_tokens,
+                                                  cluster, ir::devices_of(*report.plan));
+  return whole ? fmt::format("${:.3f}", whole->value) : "-";
+}
+
 std::string ranking(const std::vector<experiments::RunReport>& reports,
-                    experiments::CostModel cost) {
+                    const experiments::LoadedRun& run, experiments::CostModel cost) {
   std::vector<const experiments::RunReport*> order;
   for (const experiments::RunReport& report : reports) order.push_back(&report);
   std::stable_sort(order.begin(), order.end(),
@@ -59,6 +68,9 @@ std::string ranking(const std::vector<experiments::RunReport>& reports,
                      };
                      return time(a) < time(b);
                    });
+  const bool idle = std::any_of(reports.begin(), reports.end(), [&](const auto& report) {
+    return report.plan && std::ssize(ir::devices_of(*report.plan)) < run.cluster.size();
+  });
   Table table;
   table.column("planner")
       .number("estimate s")
@@ -66,24 +78,32 @@ std::string ranking(const std::vector<experiments::RunReport>& reports,
       .number("judged")
       .number("own choice s")
       .number("tokens/s");
-  table.number("MFU").column("peak memory (worst GPU)").number("$/M tokens").number("work");
-  table.column("verdict");
+  table.number("MFU").column("peak memory (worst GPU)").number("GPUs");
+  table.number(idle ? "$/M tokens (cluster)" : "$/M tokens");
+  if (idle) table.number("(used GPUs)");
+  table.number("work").column("verdict");
   for (const experiments::RunReport* report : order) {
     const auto& search = report->search;
     const auto& evaluation = report->evaluation;
     std::string verdict = "no plan";
     if (evaluation) verdict = evaluation->memory.fits() ? good("fits") : bad("does not fit");
-    table.row({report->name,
-               search && search->estimate ? seconds_cell(search->estimate->value) : "-",
-               evaluation ? seconds_cell(evaluation->iteration_time.value) : "-",
-               search ? std::to_string(search->judged) : "-", own_choice_cell(*report),
-               evaluation ? grouped(evaluation->tokens_per_second, 0) : "-",
-               evaluation ? percent(evaluation->mfu) : "-",
-               evaluation ? fullest_gpu(*evaluation) : "-", evaluation ? dollars(*evaluation) : "-",
-               search ? fmt::format("{} {}", grouped(static_cast<double>(search->work), 0),
-                                    search->work_unit)
-                      : "-",
-               verdict});
+    std::vector<std::string> cells = {
+        report->name,
+        search && search->estimate ? seconds_cell(search->estimate->value) : "-",
+        evaluation ? seconds_cell(evaluation->iteration_time.value) : "-",
+        search ? std::to_string(search->judged) : "-",
+        own_choice_cell(*report),
+        evaluation ? grouped(evaluation->tokens_per_second, 0) : "-",
+        evaluation ? percent(evaluation->mfu) : "-",
+        evaluation ? fullest_gpu(*evaluation) : "-",
+        report->plan ? std::to_string(ir::devices_of(*report->plan).size()) : "-",
+        cluster_dollars_cell(*report, run.cluster)};
+    if (idle) cells.push_back(evaluation ? dollars(*evaluation) : "-");
+    cells.push_back(search ? fmt::format("{} {}", grouped(static_cast<double>(search->work), 0),
+                                         search->work_unit)
+                           : "-");
+    cells.push_back(verdict);
+    table.row(std::move(cells));
   }
   return table.text(0, colors());
 }
@@ -117,7 +137,7 @@ void print_plan(const PlanResult& result, const PlanSettings& settings, const Pl
     return;
   }
   const std::vector<experiments::RunReport>& reports = result.planners;
-  print(job_line(result.inputs) + "\n" + ranking(reports, settings.judge.cost) +
+  print(job_line(result.inputs) + "\n" + ranking(reports, result.inputs, settings.judge.cost) +
         notes_text(reports) + refusals_text(reports));
   const experiments::RunReport* best = result.best_report();
   if (best == nullptr) return;

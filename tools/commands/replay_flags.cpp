@@ -165,7 +165,8 @@ std::string short_name(const std::string& name) {
   return file ? path.stem().string() : name;
 }
 
-Study study_of_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
+Study study_of_flags(ReplaySettings args, Diagnostics& diagnostics) {
+  if (args.plan) experiments::take_origin(*args.plan, args.job);
   Study study;
   study.command = {"replay", {}};
   if (!args.job.cluster || args.job.cluster->empty()) {

@@ -53,6 +53,13 @@ std::string traffic_table(const SwitchResult& result) {
   return table.text(0, colors());
 }
 
+/// "whole", "3 of 40" or "0-9 of 40".
+std::string slice_text(const experiments::LostSlice& lost) {
+  if (lost.length == 1) return "whole";
+  if (lost.end - lost.begin == 1) return fmt::format("{} of {}", lost.begin, lost.length);
+  return fmt::format("{}-{} of {}", lost.begin, lost.end - 1, lost.length);
+}
+
 std::string lost_text(const SwitchResult& result) {
   if (result.lost.empty()) {
     return "lost state: none, every slice that is needed lives on some device\n";
@@ -65,10 +72,8 @@ std::string lost_text(const SwitchResult& result) {
     const bool one = lost.first_block == lost.last_block;
     table.row({one ? fmt::format("{}", lost.first_block)
                    : fmt::format("{}-{}", lost.first_block, lost.last_block),
-               lost.parameter,
-               lost.length == 1 ? "whole"
-                                : fmt::format("{}-{} of {}", lost.begin, lost.end - 1, lost.length),
-               lost.states, mebibytes(lost.bytes), lost.held_by, lost.needed_by});
+               lost.parameter, slice_text(lost), lost.states, mebibytes(lost.bytes), lost.held_by,
+               lost.needed_by});
   }
   std::string text =
       section("Lost state", fmt::format("{} MiB: {}\n{}", mebibytes(result.lost_bytes),
@@ -82,18 +87,29 @@ std::string lost_text(const SwitchResult& result) {
   return text;
 }
 
+/// What the planner made of the devices that are left; "" with a plan file.
+std::string made_text(const SwitchResult& result) {
+  if (!result.made) return "";
+  if (!result.made->evaluation) return bad("no plan of the devices that are left") + "\n";
+  return fmt::format("an iteration of the new plan: {} s\n",
+                     seconds_cell(result.made->evaluation->iteration_time.value));
+}
+
 std::string switch_text(const SwitchResult& result) {
+  const std::string way = fmt::format(
+      "{} -> {}, lost devices: {}\n{}", result.from, result.to,
+      result.lost_devices.empty() ? "none" : id_ranges(result.lost_devices), made_text(result));
+  if (result.made && !result.made->plan) return job_line(result.inputs) + way;
   return fmt::format(
-      "{}{} -> {}, lost devices: {}\n"
+      "{}{}"
       "state: {}, {} bytes per parameter; {} send-receive\n"
       "\n"
       "{}\n"
       "simulated transfers: {} s, all in contention\n"
       "kept: needed and there already, copied inside the device or left where it is\n{}",
-      job_line(result.inputs), result.from, result.to,
-      result.lost_devices.empty() ? "none" : id_ranges(result.lost_devices),
-      ir::name_of(result.state), result.bytes_per_parameter, ir::name_of(result.variant),
-      traffic_table(result), seconds_cell(result.simulated.value), lost_text(result));
+      job_line(result.inputs), way, ir::name_of(result.state), result.bytes_per_parameter,
+      ir::name_of(result.variant), traffic_table(result), seconds_cell(result.simulated.value),
+      lost_text(result));
 }
 
 void print_switch(const SwitchResult& result, const experiments::SwitchSettings&) {
@@ -107,6 +123,6 @@ const Command kSwitch = command<experiments::switch_plans, print_switch>(
     "switch", "Go from one plan to another: what moves, how long it takes, what is lost",
     "switch experiments/hetu/plans/c1.yaml experiments/hetu/plans/c2.yaml --cluster hetu_32h20 "
     "--model hetu_32b --sequence-length 4096 --lost 31",
-    "Exit code 1: some state lives on lost devices only.");
+    "Exit code 1: some state lives on lost devices only, or the planner finds no plan.");
 
 }  // namespace orrery::tools

@@ -1,6 +1,7 @@
 #include "tools/commands/tables.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -290,20 +291,27 @@ void add_pipelines(const models::Evaluation& evaluation, bool full, Table& facts
 }
 
 /// What tokens cost: the GPUs that the plan uses, and the whole cluster where that is more.
-void add_prices(Dollars used, const models::Cluster& cluster, const ir::Plan& plan, Table& facts) {
+void add_prices(Dollars used, const experiments::LoadedRun& run, const ir::Plan& plan,
+                Table& facts) {
   const std::vector<DeviceId> devices = ir::devices_of(plan);
-  facts.row({"cost", fmt::format("${:.3f}", used.value), "per million tokens (list prices)"});
-  if (std::ssize(devices) == cluster.size()) return;
-  DollarsPerSecond plan_rate, cluster_rate;
-  for (const DeviceId device : devices) plan_rate += *cluster.gpu(device).price;
-  for (const models::Device& device : cluster.devices) {
-    const std::optional<DollarsPerSecond>& price = cluster.gpu(device.id).price;
-    if (!price) return;
-    cluster_rate += *price;
-  }
-  facts.row({"cost of the cluster", fmt::format("${:.3f}", used.value * (cluster_rate / plan_rate)),
+  facts.row({"cost", fmt::format("${:.3f}", used.value),
+             fmt::format("per million tokens ({})",
+                         price_source(run.spec.hardware, devices, run.cluster))});
+  if (std::ssize(devices) == run.cluster.size()) return;
+  const std::optional<Dollars> whole = experiments::cluster_dollars(used, run.cluster, devices);
+  if (!whole) return;
+  facts.row({"cost of the cluster", fmt::format("${:.3f}", whole->value),
              fmt::format("per million tokens, idle GPUs paid as well ({} of {} used)",
-                         devices.size(), cluster.size())});
+                         devices.size(), run.cluster.size())});
+}
+
+/// The GPU types without a price, as what to ask for.
+std::string missing_prices(const ir::Plan& plan, const models::Cluster& cluster) {
+  std::set<std::string> types;
+  for (const DeviceId device : ir::devices_of(plan)) {
+    if (!cluster.gpu(device).price) types.insert(cluster.gpu(device).name);
+  }
+  return fmt::format("(no price of {}: --price {}=$/h)", fmt::join(types, ", "), *types.begin());
 }
 
 }  // namespace
@@ -322,9 +330,9 @@ std::string evaluation_text(const models::Evaluation& evaluation, const experime
   facts.row({"MFU", fmt::format("{:.1f}", 100 * evaluation.mfu), "%"});
   facts.row({"HFU", fmt::format("{:.1f}", 100 * evaluation.hfu), "%"});
   if (evaluation.dollars_per_million_tokens) {
-    add_prices(*evaluation.dollars_per_million_tokens, run.cluster, plan, facts);
+    add_prices(*evaluation.dollars_per_million_tokens, run, plan, facts);
   } else {
-    facts.row({"cost", "-", "(a GPU type has no price)"});
+    facts.row({"cost", "-", missing_prices(plan, run.cluster)});
   }
   if (evaluation.joules_per_token) {
     facts.row({"energy",

@@ -35,6 +35,19 @@ std::optional<models::Infeasible> zero_off_problem(const models::Job& job, const
       "ZeRO", fmt::format("the job does not allow stage 0, but {} must be whole", what)};
 }
 
+std::optional<models::Infeasible> zero_off_problem(const ir::Plan& plan, const char* what) {
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        if (segment.zero.stage == 0) continue;
+        return models::Infeasible{"ZeRO", fmt::format("the plan has ZeRO-{}, but {} must be whole",
+                                                      segment.zero.stage, what)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 ElasticPolicy::ElasticPolicy(const PolicyInput& input, Phases phases,
                              OptionalInterval checkpoint_interval)
     : input_(input),

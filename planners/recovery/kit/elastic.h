@@ -40,6 +40,8 @@ void describe_spares(config::Visitor& v, Spares& spares);
 
 /// Why a job that does not allow ZeRO to be off cannot have a policy whose `what` must be whole.
 std::optional<models::Infeasible> zero_off_problem(const models::Job& job, const char* what);
+/// The same of a plan that the policy is to begin with.
+std::optional<models::Infeasible> zero_off_problem(const ir::Plan& plan, const char* what);
 
 class ElasticPolicy : public models::RecoveryPolicy {
  public:

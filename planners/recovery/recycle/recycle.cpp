@@ -83,6 +83,9 @@ class Recycle final : public ElasticPolicy {
   using Settings = RecycleSettings;
   static MadePolicy make(const PolicyInput& input, const Settings& s) {
     if (auto problem = ReplicaPlanner::job_problem(input.job)) return *problem;
+    if (input.plan) {
+      if (auto problem = zero_off_problem(*input.plan, "stages that take over")) return *problem;
+    }
     return std::make_unique<Recycle>(input, s);
   }
   Recycle(const PolicyInput& input, const Settings& s)

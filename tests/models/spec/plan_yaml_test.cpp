@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <filesystem>
+
+#include "models/spec/plan_file.h"
 #include "tests/models/spec/random_plans.h"
 #include "tests/models/spec/support.h"
 
@@ -67,6 +70,27 @@ TEST(PlanYaml, LoadsFromAFile) {
   const ir::Plan plan = load_plan(file_with("plan.yaml", dump_plan(sample())), problems);
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(plan, sample());
+}
+
+TEST(PlanYaml, WhatItWasMadeForIsSeenFromItsFolder) {
+  PlanOrigin origin;
+  origin.cluster.value = "some/where/cluster.yaml";
+  origin.model.value = "gpt3_1.3b";  // A name, whatever looks like an ending.
+  origin.job.global_batch = 8;
+  origin.job.sequence_length = 512;
+  const std::string text = dump_plan_file({sample(), origin}, "some/plan.yaml");
+  EXPECT_NE(text.find("\n  cluster: where/cluster.yaml\n  model: gpt3_1.3b\n"), std::string::npos)
+      << text;
+  const std::string path = file_with("plan.yaml", text);
+  config::Diagnostics problems;
+  const PlanFile back = load_plan_file(path, problems);
+  ASSERT_TRUE(problems.empty()) << config::to_string(problems.problems().front());
+  EXPECT_EQ(back.plan, sample());
+  ASSERT_TRUE(back.made_for);
+  EXPECT_EQ(back.made_for->cluster.value,
+            (std::filesystem::path(path).parent_path() / "where/cluster.yaml").string());
+  EXPECT_EQ(back.made_for->job.sequence_length, 512);
+  EXPECT_EQ(load_plan(path, problems), sample());
 }
 
 TEST(PlanYaml, EveryTruncationIsAPlanOrAProblemWithAPosition) {

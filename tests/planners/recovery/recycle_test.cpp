@@ -138,6 +138,16 @@ TEST_F(RecycleLife, UndisturbedPlansKeepTheirScheduleAndReroutesSayHowTheyRun) {
   EXPECT_EQ(life->state().plan->schedule, ir::ScheduleKind::one_f_one_b);
 }
 
+TEST_F(RecycleLife, APlanThatShardsStateIsNotBegunWith) {
+  start();
+  PolicyInput given = *input;
+  given.plan->pipelines[1].stages[0].segments[0].zero.stage = 1;
+  const auto made = find_policy("recycle")->make(given, {});
+  const auto* why = std::get_if<models::Infeasible>(&made);
+  ASSERT_NE(why, nullptr);
+  EXPECT_EQ(why->witness, "the plan has ZeRO-1, but stages that take over must be whole");
+}
+
 TEST_F(RecycleLife, WithoutDecouplingItSaysWhy) {
   start();
   const std::map<std::string, std::string> why = {{"never", "option decoupled_backward"},

@@ -24,7 +24,66 @@ import yaml
 from support import BINARY, H20, HETU, HEXISCALE, JOB, MEGATRON, ROOT, WHERE, Case, orrery, start, wait_for
 
 
+def ranges(devices):
+    """[3, "0-2"] as [3, 0, 1, 2]."""
+    for one in devices:
+        first, _, last = str(one).partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
 class Plan(Case):
+    def test_a_plan_remembers_what_it_was_made_for(self):
+        cluster = self.folder / "clusters" / "mine.yaml"
+        cluster.parent.mkdir()
+        library = ROOT / "models" / "library" / "clusters" / "a100_8.yaml"
+        cluster.write_text(library.read_text())
+        plan = self.folder / "plans" / "plan.yaml"
+        plan.parent.mkdir()
+        made = self.document("plan", "-p", "megatron_grid", "-c", str(cluster), "-m", "llama2_7b",
+                             "-b", "32", "-s", "2K", "--zero-stages", "1", "--output", str(plan))
+        origin = yaml.safe_load(plan.read_text())["made_for"]
+        self.assertEqual((origin["cluster"], origin["model"]),
+                         ("../clusters/mine.yaml", "llama2_7b"))
+        again = self.document("simulate", str(plan))  # From another folder than that of the plan.
+        self.assertEqual(made["planners"][0]["evaluation"]["iteration_seconds"],
+                         again["plans"][0]["evaluation"]["iteration_seconds"])
+        self.assertIn("fits", self.succeed("validate", str(plan)))
+        self.assertIn("torchrun", self.succeed("export", str(plan), "--to", "megatron"))
+        moved = self.document("switch", str(plan), str(plan))
+        self.assertEqual(moved["messages"], 0)
+        cluster.rename(cluster.with_name("other.yaml"))
+        self.refuse("simulate", str(plan), says=["plan.yaml:", "mine.yaml"])
+        self.succeed("simulate", str(plan), "--cluster", str(cluster.with_name("other.yaml")))
+
+    def test_flags_that_would_help_and_batches_that_divide_badly_are_named(self):
+        ask = ["plan", "-p", "deepspeed", "-c", "a100_8", "-m", "llama2_7b", "-b", "32", "-s", "4K"]
+        limited = orrery(*ask, "--zero-stages", "0", "--recompute", "none")
+        self.assertEqual(limited.returncode, 1)
+        found = re.search(r"would find a plan of ([0-9.]+) s with (--[-a-z0-9, ]+)", limited.stdout)
+        self.assertIsNotNone(found, limited.stdout)
+        args = ["--zero-stages", "0", "--recompute", "none"]
+        flags = found.group(2).split()
+        for flag, value in zip(flags[::2], flags[1::2]):
+            args[args.index(flag) + 1] = value
+        made = self.document(*ask, *args)["planners"][0]["evaluation"]["iteration_seconds"]
+        self.assertAlmostEqual(made, float(found.group(1)), delta=1e-3 * made)
+        odd = orrery(*ask[:-4], "-b", "33", "-s", "4K")
+        self.assertIn("33 has no divisor in common with 8 GPUs", odd.stderr)
+        self.assertIn("32 or 40 would divide well", odd.stderr)
+        self.assertNotIn("divisor", orrery(*ask).stderr)
+
+    def test_a_plan_of_other_gpus_is_carried_over_where_asked(self):
+        plan = str(self.folder / "plan.yaml")
+        self.succeed("plan", "-p", "megatron_grid", "-c", "hetu_32h20", "-m", "llama2_7b", "-b",
+                     "32", "-s", "2K", "--output", plan)
+        self.refuse("simulate", plan, "-c", "autohet_4a100_4h800", says="--any-cluster")
+        done = orrery("simulate", plan, "-c", "hetu", "--any-cluster", "--without", "16-47")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("no node is left for", done.stderr)
+        done = orrery("simulate", plan, "-c", "hetu_16h800_16h20", "--any-cluster")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"8 x H20\S* each\) -> ")
+
     def test_a_plan_reads_back_and_simulates_to_the_same_time(self):
         plan = str(self.folder / "plan.yaml")
         made = self.document("plan", "-p", "hexiscale", *JOB, "--output", plan)
@@ -392,6 +451,11 @@ class Simulate(Case):
             shown = self.document("simulate", HEXISCALE, *WHERE, *prices)["plans"][0]
             dollars.append(shown["evaluation"]["dollars_per_million_tokens"])
         self.assertAlmostEqual(dollars[1], 2 * dollars[0])
+        self.assertIn("(no price of A800-80GB-NVLink, RTX4090-24GB: --price",
+                      self.succeed("simulate", HEXISCALE, *WHERE, "--price", "RTX3090-24GB=1"))
+        prices = prices[2:] + ["--price", "A800-80GB-NVLink=1"]
+        self.assertIn("(given for A800-80GB-NVLink, RTX3090-24GB, RTX4090-24GB)",
+                      self.succeed("simulate", HEXISCALE, *WHERE, *prices))
         self.refuse("simulate", HEXISCALE, *WHERE, "--without", "0", "--price", "A800=1",
                     "--link", "nvlink9=1 GB/s",
                     says=["--price: cluster 'hexiscale_case_study' has no GPU type 'A800'",
@@ -478,15 +542,43 @@ class Switch(Case):
             self.assertIn(said, text)
 
     def test_bad_input(self):
-        self.refuse("switch", *self.C1_C2, "--lost", "3x,5-2", "--state", "al", "--variant", "fuse",
-                    says=["--lost: '3x' is no device and no range",
-                          "--lost: '5-2' is no device and no range",
-                          "--state: unknown value 'al' (did you mean 'all'?",
+        self.refuse("switch", *self.C1_C2, "--state", "al", "--variant", "fuse",
+                    says=["--state: unknown value 'al' (did you mean 'all'?",
                           "--variant: unknown value 'fuse' (did you mean 'fused'?"])
-        self.refuse("switch", *self.C1_C2, "--lost", "30,99",
+        self.refuse("switch", *self.C1_C2, "--lost", "30,99,3x,5-2",
                     says=["--lost: device 30 is lost, but the new plan uses it",
-                          "--lost: no device 99"])
-        self.refuse("switch", f"{HETU}/c1.yaml", *H20, says="to is required")
+                          "--lost: '99' is neither a node nor a device", "--lost: '3x'",
+                          "--lost: '5-2'"])
+        self.refuse("switch", f"{HETU}/c1.yaml", *H20,
+                    says="neither a plan file nor a planner is given")
+        self.refuse("switch", *self.C1_C2, "--planner", "orrery", says="exclude each other")
+        self.refuse("switch", *self.C1_C2, "--output", "p.yaml", says="--output: is for --planner")
+        self.refuse("switch", f"{HETU}/c1.yaml", *H20, "--planner", "hettu",
+                    says="--planner: unknown planner 'hettu' (did you mean 'hetu'?")
+
+    def test_a_planner_makes_the_plan_of_what_is_left(self):
+        rest = str(self.folder / "rest.yaml")
+        ask = ["switch", f"{HETU}/c1.yaml", *H20, "--lost", "h20-3", "--planner", "megatron_grid"]
+        found = self.document(*ask, "--output", rest)
+        self.assertEqual(found["lost_devices"], list(range(24, 32)))
+        text = self.succeed(*ask)
+        self.assertIn("an iteration of the new plan:", text)
+        used = {device for pipeline in yaml.safe_load(Path(rest).read_text())["pipelines"]
+                for stage in pipeline["stages"] for segment in stage["segments"]
+                for group in segment["groups"] for device in ranges(group["devices"])}
+        self.assertTrue(used.isdisjoint(range(24, 32)))
+        by_file = self.document("switch", f"{HETU}/c1.yaml", rest, *H20, "--lost", "24-31")
+        for key in ("moved_bytes", "simulated_seconds", "messages"):
+            self.assertEqual(found[key], by_file[key])
+        again = self.document("simulate", rest)  # It says itself what it was made for.
+        self.assertEqual(again["plans"][0]["evaluation"]["iteration_seconds"],
+                         found["made"]["evaluation"]["iteration_seconds"])
+
+    def test_no_plan_of_what_is_left_is_an_answer(self):
+        done = orrery("switch", f"{HETU}/c1.yaml", *H20, "--lost", "1-31", "--planner",
+                      "megatron_grid")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("no plan of the devices that are left", done.stdout)
 
 
 class Annotate(Case):
@@ -563,7 +655,8 @@ class Export(Case):
             self.assertEqual(value["--pipeline-model-parallel-layout"],
                              f"Et*{layers[0]}|t*{layers[1]}L")
             degrees = [int(value[f"--{kind}-model-parallel-size"]) for kind in ("tensor", "pipeline")]
-            self.assertEqual(degrees, [2, 2])
+            group = stages[0]["segments"][0]["groups"][0]
+            self.assertEqual(degrees, [group.get("tensor_parallel", 1), 2])
             self.assertEqual((value["--global-batch-size"], value["--num-layers"]), ("64", "32"))
             self.assertEqual(call[-1], "--mock-data")
 

@@ -108,7 +108,7 @@ def plan(*, planner: Sequence[str | PathLike[str] | Record] | str = ..., option:
          scale_node: float = ..., scale_latency: float = ..., oversubscription: float | None = ...,
          link: Mapping[str, float | str] = ...,
          without: Sequence[str | PathLike[str] | Record] | str = ..., at_most: Mapping[str,
-         int] = ..., robust: str | PathLike[str] | Record | None = ...,
+         int] = ..., any_cluster: bool = ..., robust: str | PathLike[str] | Record | None = ...,
          format: str | PathLike[str] | Record | None = ..., set: Mapping[str, Any] = ...,
          days: str | Mapping[str, Any] | None = ..., repeat: bool = ..., ignore_leaves: bool = ...,
          mtbf: float | str | None = ..., policy: Sequence[str | PathLike[str] | Record] | str = ...,
@@ -148,8 +148,8 @@ def simulate(*, plan: Sequence[str | PathLike[str] | Record] | str,
              float | str] = ..., scale_network: float = ..., scale_node: float = ...,
              scale_latency: float = ..., oversubscription: float | None = ..., link: Mapping[str,
              float | str] = ..., without: Sequence[str | PathLike[str] | Record] | str = ...,
-             at_most: Mapping[str, int] = ..., full: bool = ..., progress: Callable[[dict[str,
-             Any]], Any] | None = ...) -> results.SimulateResult:
+             at_most: Mapping[str, int] = ..., any_cluster: bool = ..., full: bool = ...,
+             progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.SimulateResult:
     """Simulate one iteration of plans, jobs side by side, or a recorded run with another network."""
     ...
 
@@ -185,7 +185,8 @@ def diff(*, first: str | PathLike[str] | Record, second: str | PathLike[str] | R
          scale_node: float = ..., scale_latency: float = ..., oversubscription: float | None = ...,
          link: Mapping[str, float | str] = ...,
          without: Sequence[str | PathLike[str] | Record] | str = ..., at_most: Mapping[str,
-         int] = ..., progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.DiffResult:
+         int] = ..., any_cluster: bool = ..., progress: Callable[[dict[str, Any]],
+         Any] | None = ...) -> results.DiffResult:
     """Compare two plans: what differs and what it costs."""
     ...
 
@@ -222,18 +223,21 @@ def mixed_length(*, file: str | PathLike[str] | Record, results: str | PathLike[
     """Simulate steps with sequences of mixed lengths, system by system."""
     ...
 
-def switch(*, from_: str | PathLike[str] | Record, to: str | PathLike[str] | Record,
-           lost: str | PathLike[str] | Record | None = ..., state: Literal["weights", "all"] = ...,
-           variant: Literal["fused", "fused-by-tensor", "unfused", "no-heuristics"] = ...,
-           cluster: str | PathLike[str] | Record | None = ...,
+def switch(*, from_: str | PathLike[str] | Record, to: str | PathLike[str] | Record | None = ...,
+           lost: Sequence[str | PathLike[str] | Record] | str = ...,
+           planner: str | PathLike[str] | Record | None = ..., option: Mapping[str,
+           str | PathLike[str] | Record] = ..., output: str | PathLike[str] | Record | None = ...,
+           state: Literal["weights", "all"] = ..., variant: Literal["fused", "fused-by-tensor",
+           "unfused", "no-heuristics"] = ..., cluster: str | PathLike[str] | Record | None = ...,
            model: str | PathLike[str] | Record | None = ...,
            job: str | PathLike[str] | Record | None = ..., global_batch: Any = ...,
            sequence_length: Any = ..., dtype: Any = ..., recompute: Any = ...,
            zero_stages: Any = ..., schedules: Any = ..., max_tensor_parallel: Any = ...,
            max_micro_batch_size: Any = ..., sequence_parallel: Any = ...,
            profile: str | PathLike[str] | Record | None = ...,
-           scale_profile: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str,
-           Any]], Any] | None = ...) -> results.SwitchResult:
+           scale_profile: str | PathLike[str] | Record | None = ...,
+           cache: str | PathLike[str] | Record = ..., progress: Callable[[dict[str, Any]],
+           Any] | None = ...) -> results.SwitchResult:
     """Go from one plan to another: what moves, how long it takes, what is lost."""
     ...
 
@@ -285,8 +289,8 @@ def report(*, what: Sequence[str | PathLike[str] | Record] | str,
            float | str] = ..., scale_network: float = ..., scale_node: float = ...,
            scale_latency: float = ..., oversubscription: float | None = ..., link: Mapping[str,
            float | str] = ..., without: Sequence[str | PathLike[str] | Record] | str = ...,
-           at_most: Mapping[str, int] = ..., progress: Callable[[dict[str, Any]],
-           Any] | None = ...) -> results.ReportResult:
+           at_most: Mapping[str, int] = ..., any_cluster: bool = ..., progress: Callable[[dict[str,
+           Any]], Any] | None = ...) -> results.ReportResult:
     """Write plans, a run or the results of a study as one HTML file."""
     ...
 
@@ -481,7 +485,7 @@ def advise(*, trace: str | PathLike[str] | Record | None = ...,
            float | str] = ..., scale_network: float = ..., scale_node: float = ...,
            scale_latency: float = ..., oversubscription: float | None = ..., link: Mapping[str,
            float | str] = ..., without: Sequence[str | PathLike[str] | Record] | str = ...,
-           at_most: Mapping[str, int] = ..., progress: Callable[[dict[str, Any]],
-           Any] | None = ...) -> results.AdviseResult:
+           at_most: Mapping[str, int] = ..., any_cluster: bool = ..., progress: Callable[[dict[str,
+           Any]], Any] | None = ...) -> results.AdviseResult:
     """Spares, checkpoint interval, recovery policy and plan for a cluster that fails."""
     ...

@@ -652,6 +652,7 @@ class SwitchResult(Result):
     model: str
     from_: str
     to: str
+    made: Report | None
     lost_devices: list[int]
     state: Literal["weights", "all"]
     bytes_per_parameter: float
