@@ -20,6 +20,7 @@ struct Progress {
   double elapsed_seconds = 0;
   double remaining_seconds = -1;  ///< Negative: not known yet.
   std::string message;            ///< What just happened; "" when nothing did.
+  bool lasting = false;           ///< The message is a result: it is shown, and stays.
   std::string state;              ///< Where it stands; for terminals, which show it in place.
   std::string noun = "runs";      ///< What is counted.
 };

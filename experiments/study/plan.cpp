@@ -148,6 +148,7 @@ std::vector<std::pair<std::size_t, RunTask>> narrower(const std::vector<RunTask>
     if (entry != nullptr && entry->judges_all) continue;
     narrow.emplace_back(i, tasks[i]);
     narrow.back().second.run.spec.job.allowed.zero_stages = {least};
+    narrow.back().second.name += fmt::format(" with ZeRO {} alone", least);
   }
   return narrow;
 }
@@ -222,6 +223,7 @@ std::vector<std::pair<std::size_t, RunTask>> wider(const std::vector<RunTask>& t
     allowed.sequence_parallel = all.sequence_parallel;
     allowed.max_tensor_parallel = all.max_tensor_parallel;
     if (config::dump(task.run.spec.job) == config::dump(tasks[i].run.spec.job)) continue;
+    task.name += " with all that saves memory";
     wide.emplace_back(i, std::move(task));
   }
   return wide;

@@ -239,7 +239,8 @@ ReplayedJobs replay_jobs(const ReplayJobsSettings& settings, const Call& call,
   }
 
   const std::size_t seeds = settings.seeds.size();
-  std::vector<std::vector<ReplayFigures>> figures(settings.policies.size());
+  std::vector<std::vector<ReplayFigures>> figures(settings.policies.size(),
+                                                  std::vector<ReplayFigures>(seeds));
   run_children(
       settings.policies.size() * seeds,
       [&](std::size_t i) {
@@ -263,8 +264,9 @@ ReplayedJobs replay_jobs(const ReplayJobsSettings& settings, const Call& call,
         return config::dump(out);
       },
       [&](std::size_t i, const std::string& bytes) {
-        figures[i / seeds].push_back(delivered<ReplayFigures>(bytes, "a replay of jobs"));
-        all.days = std::max(all.days, figures[i / seeds].back().horizon.value / 86400);
+        ReplayFigures& now = figures[i / seeds][i % seeds];
+        now = delivered<ReplayFigures>(bytes, "a replay of jobs");
+        all.days = std::max(all.days, now.horizon.value / 86400);
       });
 
   all.cluster = runs.front().cluster.name;

@@ -9,7 +9,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <deque>
+#include <exception>
+#include <list>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -84,14 +85,29 @@ std::string in_words(const std::string& name, const planners::SearchProgress& se
   return text;
 }
 
+/// What a search that has ended came to.
+void tell_end(const RunReport& report, const std::vector<bool>& ended, double seconds,
+              const Call& call) {
+  Progress progress;
+  progress.total = static_cast<int>(ended.size());
+  progress.done = static_cast<int>(std::count(ended.begin(), ended.end(), true));
+  progress.noun = "planners";
+  progress.elapsed_seconds = seconds;
+  progress.lasting = true;
+  progress.message = report.evaluation ? fmt::format("{}: {:.4g} s", report.name,
+                                                     report.evaluation->iteration_time.value)
+                                       : fmt::format("{}: no plan", report.name);
+  call.progress(progress);
+}
+
 /// What searches have done of all that they may, which is their share of a run.
-void tell(const std::vector<RunTask>& tasks, const SharedProgress& searches, std::size_t done,
-          double seconds, const Call& call) {
+void tell(const std::vector<RunTask>& tasks, const SharedProgress& searches,
+          const std::vector<bool>& ended, double seconds, const Call& call) {
   Progress progress;
   std::string state;
   std::int64_t work = 0, budget = 0;
-  for (std::size_t i = done; i < tasks.size(); ++i) {
-    if (searches[i].budget == 0) continue;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (searches[i].budget == 0 || ended[i]) continue;
     work += searches[i].work;
     budget += searches[i].budget;
     const std::string words = in_words(tasks[i].name, searches[i]);
@@ -100,7 +116,8 @@ void tell(const std::vector<RunTask>& tasks, const SharedProgress& searches, std
   if (budget == 0) return;
   const bool one = tasks.size() == 1;
   progress.total = one ? static_cast<int>(budget) : static_cast<int>(tasks.size());
-  progress.done = one ? static_cast<int>(std::min(work, budget)) : static_cast<int>(done);
+  const auto done = static_cast<int>(std::count(ended.begin(), ended.end(), true));
+  progress.done = one ? static_cast<int>(std::min(work, budget)) : done;
   progress.noun = one ? "simulations" : "planners";
   progress.elapsed_seconds = seconds;
   progress.state = std::move(state);
@@ -136,20 +153,50 @@ void run_children(std::size_t count, const std::function<std::string(std::size_t
                   const std::function<void(std::size_t, const std::string&)>& take,
                   const std::function<void()>& waiting) {
   constexpr int kMillisecondsBetween = 250;
+  struct Running {
+    std::size_t index;
+    sim::ForkedRun child;
+  };
   const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  std::deque<sim::ForkedRun> children;
-  for (std::size_t started = 0, done = 0; done < count; ++done) {
-    for (; started < count && children.size() < cores; ++started) {
-      children.emplace_back([&work, started, parent = getpid()] {
-        return deliver(parent, [&work, started] { return work(started); });
-      });
+  std::list<Running> running;
+  // The first in order that failed, whichever ended first: those before it are waited for.
+  std::size_t failed = count;
+  std::exception_ptr failure;
+  std::size_t started = 0;
+  while (true) {
+    for (; started < std::min(count, failed) && running.size() < cores; ++started) {
+      running.push_back({started, sim::ForkedRun([&work, started, parent = getpid()] {
+                           return deliver(parent, [&work, started] { return work(started); });
+                         })});
     }
-    pollfd answer{children.front().file_descriptor(), POLLIN, 0};
-    while (waiting && poll(&answer, 1, kMillisecondsBetween) <= 0) waiting();
-    const std::string bytes = receive(name(done), std::move(children.front()));
-    children.pop_front();
-    take(done, bytes);
+    std::erase_if(running, [&](const Running& one) { return one.index > failed; });
+    if (running.empty()) break;
+    std::vector<pollfd> answers;
+    bool known = false;  // A child that could not be started has no descriptor.
+    for (const Running& one : running) {
+      answers.push_back({one.child.file_descriptor(), POLLIN, 0});
+      known |= answers.back().fd < 0;
+    }
+    const int milliseconds = known ? 0 : waiting ? kMillisecondsBetween : -1;
+    if (poll(answers.data(), answers.size(), milliseconds) <= 0 && !known) {
+      if (waiting) waiting();
+      continue;
+    }
+    auto one = running.begin();
+    for (const pollfd& answer : answers) {
+      const auto now = one++;
+      if (answer.revents == 0 && answer.fd >= 0) continue;
+      const std::size_t index = now->index;
+      try {
+        take(index, receive(name(index), std::move(now->child)));
+      } catch (...) {
+        if (index < failed) failure = std::current_exception();
+        failed = std::min(failed, index);
+      }
+      running.erase(now);
+    }
   }
+  if (failure) std::rethrow_exception(failure);
 }
 
 std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& call,
@@ -160,14 +207,17 @@ std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& 
   const Cancellation::Listener listener(call.cancellation, searches);
   const Clock::time_point start = Clock::now();
   const SharedProgress progress(tasks.size());
-  std::vector<RunReport> reports;
+  std::vector<RunReport> reports(tasks.size());
+  std::vector<bool> ended(tasks.size());
   run_children(
       tasks.size(), [&](std::size_t i) { return tasks[i].name; },
       [&](std::size_t i) { return carry_out(tasks[i], call.cancellation, answers, &progress[i]); },
       [&](std::size_t i, const std::string& bytes) {
-        reports.push_back(delivered<RunReport>(bytes, tasks[i].name));
+        reports[i] = delivered<RunReport>(bytes, tasks[i].name);
+        ended[i] = true;
+        if (searches && tasks.size() > 1) tell_end(reports[i], ended, seconds_since(start), call);
       },
-      [&] { tell(tasks, progress, reports.size(), seconds_since(start), call); });
+      [&] { tell(tasks, progress, ended, seconds_since(start), call); });
   return reports;
 }
 

@@ -42,9 +42,9 @@ T run_in_child(const std::string& name, const std::function<T()>& work) {
 }
 
 /// What `work(i)` returns in forked children for each i below `count`, as many at once as there are
-/// cores; `take` hears it in order. `name(i)` is for messages, `waiting` is called a few times each
-/// second. Throws as run_child(); children that
-/// still run are killed then.
+/// cores; `take` hears it as they end. `name(i)` is for messages, `waiting` is called a few times
+/// each second. Throws as run_child(), for the first in order that fails; later ones are killed
+/// then.
 void run_children(std::size_t count, const std::function<std::string(std::size_t)>& name,
                   const std::function<std::string(std::size_t)>& work,
                   const std::function<void(std::size_t, const std::string&)>& take,

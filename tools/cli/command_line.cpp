@@ -8,23 +8,46 @@
 #include <optional>
 #include <vector>
 
+#include "models/base/text.h"
 #include "models/config/diagnostics.h"
 #include "tools/cli/flags.h"
+#include "tools/cli/output.h"
 
 namespace orrery::tools {
 namespace {
+
+constexpr std::size_t kDescriptionColumn = 34;
+
+/// Broken between words where lines would be longer than `width`; 0: nowhere.
+std::string wrapped(const std::string& text, std::size_t width) {
+  std::string out, line;
+  for (const std::string& word : split(text, ' ')) {
+    if (width > 0 && !line.empty() && line.size() + 1 + word.size() > width) {
+      out += line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return out + line;
+}
 
 /// Usage line, description, positionals and options, example.
 class Formatter : public CLI::Formatter {
  public:
   Formatter() {
-    column_width(34);
+    column_width(kDescriptionColumn);
     label("SUBCOMMAND", "COMMAND");
     label("Positionals", "Arguments");
   }
   std::string make_option_opts(const CLI::Option* option) const override {
     if (option->get_positional()) return option->get_items_expected_max() > 1 ? " ..." : "";
     return option->get_expected_max() == 0 ? "" : " VALUE";
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    constexpr std::size_t kNarrowest = 20;
+    const std::size_t columns = terminal_width();
+    const bool wraps = columns >= kDescriptionColumn + kNarrowest;
+    return wrapped(option->get_description(), wraps ? columns - kDescriptionColumn : 0);
   }
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     if (is_positional) return option->get_name(true, false);

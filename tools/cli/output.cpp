@@ -1,6 +1,7 @@
 #include "tools/cli/output.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,6 +40,12 @@ bool colors() {
   if (off != nullptr && *off != '\0') return false;
   const char* term = std::getenv("TERM");
   return isatty(STDOUT_FILENO) == 1 && term != nullptr && std::string_view(term) != "dumb";
+}
+
+std::size_t terminal_width() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col;
 }
 
 std::string bold(std::string_view text) { return colored(text, "1"); }

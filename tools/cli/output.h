@@ -1,5 +1,6 @@
 /// Standard output of the commands: whole strings, checked, with colors only for people.
 #pragma once
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ void flush();
 
 /// True where standard output is a terminal and NO_COLOR is not set.
 bool colors();
+
+/// Columns of the terminal that standard output is; 0: it is none.
+std::size_t terminal_width();
 
 /// The text in a color, or as it is where there are no colors.
 std::string bold(std::string_view text);

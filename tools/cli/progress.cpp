@@ -69,6 +69,11 @@ ProgressLine::~ProgressLine() { clear(); }
 void ProgressLine::show(const experiments::Progress& view) {
   if (quiet_) return;
   const int finished = view.done + view.present + view.failed;
+  if (view.lasting) {
+    clear();
+    fmt::print(stderr, "{}: {}\n", progress_text(view), view.message);
+    return;
+  }
   if (terminal_) {
     // In parts of a run: long runs tell how far they are.
     const auto parts = static_cast<int>(kParts * (finished + view.under_way));

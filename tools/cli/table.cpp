@@ -104,34 +104,52 @@ void Table::row(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::text(std::size_t indent, bool bold) const {
-  std::vector<std::size_t> widths;
-  std::vector<std::string> headings;
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    std::size_t width = display_width(columns_[c].heading);
-    for (const auto& row : rows_) {
-      if (c < row.size()) width = std::max(width, display_width(row[c]));
-    }
-    widths.push_back(width);
-    headings.push_back(columns_[c].heading);
-  }
-  const auto line = [&](const std::vector<std::string>& cells) {
+std::string Table::part(const std::vector<std::size_t>& columns,
+                        const std::vector<std::size_t>& widths, std::size_t indent,
+                        bool bold) const {
+  const auto line = [&](const auto& cell_of) {
     std::string out(indent, ' ');
-    for (std::size_t c = 0; c < cells.size(); ++c) {
-      const std::string padding(widths[c] - display_width(cells[c]), ' ');
-      if (c > 0) out += "  ";
+    for (const std::size_t c : columns) {
+      const std::string cell = cell_of(c);
+      const std::string padding(widths[c] - display_width(cell), ' ');
+      if (c != columns.front()) out += "  ";
       if (columns_[c].align == Align::right) out += padding;
-      out += cells[c];
+      out += cell;
       if (columns_[c].align == Align::left) out += padding;
     }
     const std::size_t end = out.find_last_not_of(' ');
     out.erase(end == std::string::npos ? 0 : end + 1);
     return out;
   };
-  std::string out =
-      fmt::format("{}{}{}\n", bold ? "\033[1m" : "", line(headings), bold ? "\033[0m" : "");
-  for (const auto& row : rows_) out += fmt::format("{}\n", line(row));
+  const std::string heading = line([&](std::size_t c) { return columns_[c].heading; });
+  std::string out = fmt::format("{}{}{}\n", bold ? "\033[1m" : "", heading, bold ? "\033[0m" : "");
+  for (const auto& row : rows_) {
+    out += line([&](std::size_t c) { return c < row.size() ? row[c] : ""; }) + "\n";
+  }
   return out;
+}
+
+std::string Table::text(std::size_t indent, bool bold, std::size_t width) const {
+  std::vector<std::size_t> widths;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    widths.push_back(display_width(columns_[c].heading));
+    for (const auto& row : rows_) {
+      if (c < row.size()) widths[c] = std::max(widths[c], display_width(row[c]));
+    }
+  }
+  std::string out;
+  std::vector<std::size_t> columns;
+  std::size_t used = indent;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    if (width > 0 && columns.size() > 1 && used + 2 + widths[c] > width) {
+      out += part(columns, widths, indent, bold) + "\n";
+      columns = {0};
+      used = indent + widths[0];
+    }
+    used += widths[c] + (columns.empty() ? 0 : 2);
+    columns.push_back(c);
+  }
+  return out + part(columns, widths, indent, bold);
 }
 
 }  // namespace orrery::tools

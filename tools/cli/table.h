@@ -1,5 +1,5 @@
-/// Text tables for terminals: aligned columns, numbers to the right, no lines broken. Widths count
-/// characters of UTF-8, not bytes.
+/// Text tables for terminals: aligned columns, numbers to the right, no lines broken: columns that
+/// a terminal is too narrow for come below the others. Widths count characters of UTF-8, not bytes.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/base/text.h"
+#include "tools/cli/output.h"
 
 namespace orrery::tools {
 
@@ -33,14 +34,20 @@ class Table {
   bool empty() const { return rows_.empty(); }
 
   /// Heading line and rows, each indented by `indent` blanks, columns two blanks apart, no blanks
-  /// at the ends of lines; ends in a newline. With `bold`, the heading is printed bold.
-  std::string text(std::size_t indent = 0, bool bold = false) const;
+  /// at the ends of lines; ends in a newline. With `bold`, the heading is printed bold. What
+  /// `width` columns of a terminal (0: any number) do not hold follows after an empty line, with
+  /// the first column again.
+  std::string text(std::size_t indent = 0, bool bold = false,
+                   std::size_t width = terminal_width()) const;
 
  private:
   struct Column {
     std::string heading;
     Align align;
   };
+  std::string part(const std::vector<std::size_t>& columns, const std::vector<std::size_t>& widths,
+                   std::size_t indent, bool bold) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };

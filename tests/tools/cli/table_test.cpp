@@ -51,6 +51,35 @@ TEST(Numbers, AreGroupedByThousands) {
   EXPECT_EQ(grouped(std::nan(""), 2), "-");
 }
 
+TEST(Table, ColumnsThatANarrowTerminalCannotHoldComeBelow) {
+  Table table;
+  table.column("planner").number("estimate").number("simulated").column("verdict");
+  table.row({"amp", "1.5", "2.5", "fits"});
+  table.row({"metis", "1.25", "2.25"});
+  EXPECT_EQ(table.text(0, false, 29),
+            "planner  estimate  simulated\n"
+            "amp           1.5        2.5\n"
+            "metis        1.25       2.25\n"
+            "\n"
+            "planner  verdict\n"
+            "amp      fits\n"
+            "metis\n");
+  EXPECT_EQ(table.text(0, false, 37), table.text(0, false, 0));
+  EXPECT_EQ(table.text(0, false, 1),
+            "planner  estimate\n"
+            "amp           1.5\n"
+            "metis        1.25\n"
+            "\n"
+            "planner  simulated\n"
+            "amp            2.5\n"
+            "metis         2.25\n"
+            "\n"
+            "planner  verdict\n"
+            "amp      fits\n"
+            "metis\n")
+      << "two columns at least";
+}
+
 TEST(Numbers, DurationsReadWell) {
   EXPECT_EQ(duration(3.204), "3.20 s");
   EXPECT_EQ(duration(42.4), "42 s");
