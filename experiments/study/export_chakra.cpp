@@ -357,9 +357,10 @@ std::vector<Dimension> dimensions_of(const std::vector<DeviceId>& devices, const
     for (const auto& [other, theirs] : nodes) {
       if (other == node || theirs.empty()) continue;
       const models::Path path = topology.path(own[0], theirs[0]);
-      const auto sharing = std::count_if(own.begin(), own.end(), [&](DeviceId device) {
-        return topology.path(device, theirs[0]).source_nic == path.source_nic;
-      });
+      const auto sharing =
+          std::count_if(own.begin(), own.end(), [&, to = theirs[0]](DeviceId device) {
+            return topology.path(device, to).source_nic == path.source_nic;
+          });
       compare(between, path, static_cast<double>(sharing),
               fmt::format("from {} to {}", name, cluster.node(other).name));
       if (!reasons.empty()) break;

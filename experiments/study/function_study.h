@@ -59,12 +59,12 @@ TaskList tasks_of_function(const Study& study, std::vector<Point> points, const 
                            const RunnerOptions& options, config::Diagnostics& diagnostics) {
   using Settings = typename FunctionTraits<decltype(Function)>::Settings;
   std::vector<std::pair<Point, FunctionRun>> runs;
-  for (auto& [point, settings] : read_settings<Settings>(
+  for (auto& [point, read] : read_settings<Settings>(
            std::move(points), diagnostics, [](const Settings&, const config::Diagnostics&) {})) {
+    Settings& settings = read;
     const config::Value asked = config::to_value(settings);
     if constexpr (requires { settings.judge.cache; }) settings.judge.cache = options.cache;
-    FunctionRun run{asked,
-                    [settings = settings] { return call_function<Function, Settings>(settings); }};
+    FunctionRun run{asked, [settings] { return call_function<Function, Settings>(settings); }};
     runs.emplace_back(std::move(point), std::move(run));
   }
   return function_tasks(study, std::move(runs), kUsesAll);

@@ -37,7 +37,7 @@ void change_gpus(const HardwareChanges& changes, models::Cluster& cluster,
     gpu.efficiency = std::min(1.0, gpu.efficiency * changes.scale_efficiency);
     for (auto& [dtype, peak] : gpu.peak) peak = changes.scale_compute * peak;
     const auto price = changes.price.find(gpu.name);
-    if (price != changes.price.end()) gpu.price = DollarsPerSecond(price->second.value / 3600);
+    if (price != changes.price.end()) gpu.price = DollarsPerSecond{price->second.value / 3600};
     const auto power = changes.power.find(gpu.name);
     if (power != changes.power.end()) gpu.power = power->second.value;
   }

@@ -113,9 +113,10 @@ const std::string* given_for(const std::map<std::string, std::string>& values,
 void check_keys(const char* setting, const std::map<std::string, std::string>& values,
                 const std::vector<NodeGroup>& groups, config::Diagnostics& diagnostics) {
   for (const auto& [key, value] : values) {
-    const bool known = key == "all" || std::any_of(groups.begin(), groups.end(), [&](auto& group) {
-                         return group.asked == key || group.type == key;
-                       });
+    const bool known =
+        key == "all" || std::any_of(groups.begin(), groups.end(), [&key = key](auto& group) {
+          return group.asked == key || group.type == key;
+        });
     if (!known) {
       diagnostics.add(at_setting(setting), fmt::format("no nodes have '{}'", key),
                       fmt::format("--{} all=VALUE, or a type that --nodes names", setting));

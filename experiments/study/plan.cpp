@@ -53,8 +53,9 @@ PlannerChoice choose(const std::string& name, const std::vector<std::string>& al
   PlannerChoice choice;
   choice.name = {name, at_setting("planner")};
   for (const auto& [option, value] : args.options) {
-    const bool known_to_any = std::any_of(
-        all.begin(), all.end(), [&](const auto& other) { return knows_option(other, option); });
+    const bool known_to_any =
+        std::any_of(all.begin(), all.end(),
+                    [&option = option](const auto& other) { return knows_option(other, option); });
     if (all.size() > 1 && known_to_any && !knows_option(name, option)) continue;
     if (all.size() > 1 && !known_to_any && name != all.front()) continue;
     choice.options[option] = value;

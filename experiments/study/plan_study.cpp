@@ -302,8 +302,8 @@ TaskList plan_tasks(const Study& study, std::vector<Point> points, const models:
     task.inputs["version"] = identity.version();
     task.repeatable = !spec.planner || !planners::names_python(spec.planner->name.value);
     for (const models::GpuType& gpu : loaded.cluster.gpu_types) gpus.insert(gpu.name);
-    task.fill = [&study, &library, spec, identity, options](const std::string& folder,
-                                                            const std::function<void(double)>&) {
+    task.fill = [&study, &library, spec = spec, identity, options](
+                    const std::string& folder, const std::function<void(double)>&) {
       config::Diagnostics problems;
       LoadedRun again = load_run(spec, study.folder, library, problems);
       problems.raise();

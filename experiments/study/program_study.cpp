@@ -186,7 +186,7 @@ TaskList program_tasks(const Study& study, std::vector<Point> points, const mode
       task.inputs[axis] = text;
       task.in_words += (task.in_words.empty() ? "" : " ") + text;
     }
-    task.fill = [run, identity, folder_of_study = study.folder](
+    task.fill = [run = run, identity, folder_of_study = study.folder](
                     const std::string& folder, const std::function<void(double)>&) {
       write_text_file(folder + "/effective.yaml", identity.effective_config({}));
       return fill_program(run, folder_of_study, identity.hash(), folder);

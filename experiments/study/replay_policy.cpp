@@ -73,7 +73,7 @@ std::vector<config::Located<ReplayPolicy>> named_policies(
     }
     const std::string name = key.substr(0, dot);
     const std::string option = key.substr(dot + 1);
-    const auto set = [&](ReplayPolicy& policy) {
+    const auto set = [&, &value = value](ReplayPolicy& policy) {
       policy.options[option] = value;
       policy.option_positions[option] = options_at;
     };
@@ -221,9 +221,9 @@ void check_policy(const config::Located<ReplayPolicy>& located, config::Diagnost
     }
     const std::vector<std::string> names = planners::policy_names();
     for (const auto& [name, value] : policy.options) {
-      const bool known = std::any_of(names.begin(), names.end(), [&](const std::string& each) {
-        return has_option(each, name);
-      });
+      const bool known =
+          std::any_of(names.begin(), names.end(),
+                      [&name = name](const std::string& each) { return has_option(each, name); });
       if (known) continue;
       diagnostics.add(position_of(policy, name, at),
                       fmt::format("no policy has an option '{}'", name),

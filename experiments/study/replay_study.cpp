@@ -293,7 +293,7 @@ TaskList replay_tasks(const Study& study, std::vector<Point> points, const model
     task.inputs["run"] = task.hash;
     task.inputs["version"] = identity.version();
     task.repeatable = is_repeatable(run);
-    task.fill = [loaded, run, identity, answers = options.answers](
+    task.fill = [loaded, run = run, identity, answers = options.answers](
                     const std::string& folder, const std::function<void(double)>& on_progress) {
       return fill_replay(folder, *loaded, run, identity, answers.get(), on_progress);
     };

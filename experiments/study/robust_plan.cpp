@@ -179,8 +179,9 @@ RobustResult robust_plan(const RobustSettings& settings, const Call& call,
     PlannerChoice choice;
     choice.name = {name, at_setting("planner")};
     for (const auto& [option, value] : settings.options) {
-      const bool known = std::any_of(settings.planners.begin(), settings.planners.end(),
-                                     [&](const auto& each) { return knows_option(each, option); });
+      const bool known =
+          std::any_of(settings.planners.begin(), settings.planners.end(),
+                      [&option = option](const auto& each) { return knows_option(each, option); });
       if (known && !knows_option(name, option)) continue;
       choice.options[option] = value;
       choice.option_positions[option] = at_setting("option");

@@ -280,7 +280,7 @@ void RobustSearch::make_plans() {
       for (std::int64_t spares = 1; spares <= choices_.spares; ++spares) {
         if (spares >= static_cast<std::int64_t>(run_.cluster.nodes.size())) break;
         if (spares > static_cast<std::int64_t>(nodes.size())) break;
-        const auto leave_out = [&](PlanVariant of) {
+        const auto leave_out = [&, &nodes = nodes](PlanVariant of) {
           for (std::int64_t i = 0; i < spares; ++i) {
             of.spec.hardware.without.push_back(
                 {run_.cluster.node(nodes[nodes.size() - 1 - static_cast<std::size_t>(i)]).name,

@@ -18,6 +18,7 @@ exit code 1 if there was one.
 import argparse
 import collections
 import csv
+import json
 import pathlib
 import random
 import re
@@ -37,7 +38,6 @@ class Study:
     """A sweep of six runs by two workers."""
     name = "run"
     shares = True  # Its runs with other calls on one folder.
-    limit = faults.LIMIT  # Seconds.
 
     def words(self, folder, cache):
         return ["run", "tests/golden/case_study/manifest.yaml", "--results", folder / "out",
@@ -59,11 +59,12 @@ class Replay(Study):
 
 
 class Figures(Study):
-    """The sweep again, with its figures."""
+    """Two runs and a figure of them."""
     name = "figures"
 
     def words(self, folder, cache):
-        return [word for word in super().words(folder, cache) if word != "--no-figure"]
+        return ["run", "tests/reliability/figures/manifest.yaml", "--results", folder / "out",
+                "--workers", "1", "--quiet", "--cache", cache]
 
 
 class Report(Study):
@@ -99,7 +100,7 @@ class Plan(Study):
 
 
 class Execute(Study):
-    """Two ranks train five steps with checkpoints; what is compared are the losses."""
+    """Two ranks train three steps with checkpoints; what is compared are the losses."""
     name = "execute"
     shares = False
 
@@ -108,8 +109,8 @@ class Execute(Study):
         out = next(folder / f"out{i}" for i in range(20) if not (folder / f"out{i}").exists())
         return ["execute", "experiments/executor/two_stages.yaml", "--cluster",
                 "experiments/executor/this_machine.yaml", "--model",
-                "experiments/executor/tiny_llama.yaml", "--sequence-length", "32", "--steps", "5",
-                "--checkpoint-every", "2", "--checkpoints", folder / "checkpoints", "--out", out,
+                "experiments/executor/tiny_llama.yaml", "--sequence-length", "32", "--steps", "3",
+                "--checkpoint-every", "1", "--checkpoints", folder / "checkpoints", "--out", out,
                 "--quiet"]
 
     def results(self, folder, output):
@@ -119,18 +120,23 @@ class Execute(Study):
 
 
 class Twin(Study):
-    """Plan, execute, calibrate, predict, compare. Its times are measured: names are compared."""
+    """Plan, execute, calibrate, predict, compare. Its times are measured: of what holds them, what
+    is compared are names, and that nothing is cut off."""
     name = "twin"
     shares = False
-    limit = 900
 
     def words(self, folder, cache):
-        return ["twin", "experiments/twin/netlab/manifest.yaml", "--only", "fit_pipeline",
-                "--loopback", "--quick", "--no-figure", "--steps", "8", "--results", folder / "out"]
+        return ["twin", "tests/reliability/twin/manifest.yaml", "--loopback", "--quick",
+                "--no-figure", "--results", folder / "out"]
 
     def results(self, folder, output):
-        return {str(path.relative_to(folder)): b"" for path in (folder / "out").rglob("*")
-                if path.is_file()}
+        found = {}
+        for path in sorted((folder / "out").rglob("*")):
+            if path.is_file():
+                found[str(path.relative_to(folder))] = (
+                    path.read_bytes() if path.parent.name == "inputs"
+                    else losses(path.parent) if path.name == "losses.csv" else is_whole(path))
+        return found
 
 
 COMMANDS = {kind.name: kind() for kind in (Study, Replay, Figures, Report, Plan, Execute, Twin)}
@@ -149,6 +155,20 @@ def tree(folder):
                 line for line in lines
                 if path.name != "log.txt" or not line.startswith(b"orrery: going on without"))
     return files
+
+
+def is_whole(path):
+    """Of JSON and CSV: it can be read, and all rows have as many cells; of others: it ends."""
+    text = path.read_bytes()
+    try:
+        if path.suffix == ".json":
+            return bool(json.loads(text))
+        if path.suffix == ".csv":
+            lines = [line for line in text.decode().splitlines(keepends=True) if line[0] != "#"]
+            return len({len(row) for row in csv.reader(lines)}) == 1 and text.endswith(b"\n")
+    except ValueError:
+        return False
+    return path.suffix != ".yaml" or text.endswith(b"\n")
 
 
 def losses(folder):
@@ -171,7 +191,7 @@ class Trials(Runner):
             folder = self.base / f"reference-{command.name}"
             folder.mkdir()
             process = self.start(command.words(folder, folder / "cache"), fault="")
-            code, output, problem = self.finish(process, command.limit)
+            code, output, problem = self.finish(process)
             if code != 0 or problem:
                 sys.exit(f"{command.name} fails undisturbed: {problem}\n{output}")
             self.references[command.name] = command.results(folder, output)
@@ -203,7 +223,7 @@ class Trials(Runner):
             started.append((self.start(command.words(place, cache), fault if i == 0 else None), place))
         first_code = None
         for i, (process, place) in enumerate(started):
-            code, output, problem = self.finish(process, command.limit)
+            code, output, problem = self.finish(process)
             if i == 0:
                 first_code = code
             if problem:
@@ -218,8 +238,7 @@ class Trials(Runner):
             shared = command.shares and kind not in HARMLESS and " failed" in output
             if innocent and code != 0 and not (shared and code == 1):
                 problems.append(f"fails without a fault ({code}): {output.strip()[-300:]}")
-        code, output, problem = self.finish(self.start(command.words(folder, cache)),
-                                            command.limit)
+        code, output, problem = self.finish(self.start(command.words(folder, cache)))
         found = command.results(folder, output)
         if code != 0 or problem:
             problems.append(f"the second call fails ({code}) {problem}: {output.strip()[-300:]}")

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <system_error>
 #include <vector>
 
 #include "experiments/study/files.h"
@@ -214,13 +212,7 @@ std::string replays_done(const StudyResult& result) {
   if (result.failed > 0) text += fmt::format(", {} failed", result.failed);
   const int left = result.missing - result.done - result.failed;
   if (left > 0) text += fmt::format(", {} left", left);
-  text += "\n";
-  std::error_code error;
-  if (std::filesystem::exists(result.runs_csv, error)) {
-    text += fmt::format("runs: {}\n", result.runs_csv);
-  }
-  for (const std::string& figure : result.figures) text += fmt::format("figure: {}\n", figure);
-  return text;
+  return text + "\n" + files_text(result);
 }
 
 std::string dry_run_text(const Study& study, const StudyResult& result) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -247,13 +248,6 @@ std::string done_text(const StudyResult& result) {
   return text + "\n";
 }
 
-std::string closing_text(const StudyResult& result) {
-  std::string text = done_text(result);
-  text += fmt::format("runs: {}\n", result.runs_csv);
-  for (const std::string& figure : result.figures) text += fmt::format("figure: {}\n", figure);
-  return text;
-}
-
 RunDocument document_of(const Study& study, const StudyResult& result,
                         const std::map<std::string, Row>& rows) {
   RunDocument document{.experiment = study.name,
@@ -301,6 +295,16 @@ Report report_for(const std::string& command) {
 
 }  // namespace
 
+std::string files_text(const StudyResult& result) {
+  std::string text;
+  std::error_code error;
+  if (fs::exists(result.runs_csv, error)) {
+    text += fmt::format("runs: {}\n", result.runs_csv);
+  }
+  for (const std::string& figure : result.figures) text += fmt::format("figure: {}\n", figure);
+  return text;
+}
+
 StudyReport report_plans(const Study& study, const StudyResult& result, bool dry_run) {
   const std::map<std::string, Row> rows = read_rows(result.runs_csv);
   std::string text;
@@ -309,7 +313,7 @@ StudyReport report_plans(const Study& study, const StudyResult& result, bool dry
   text += runs_table(result, rows) + "\n";
   text += dry_run ? fmt::format("dry run: {}\nresults would go to {}\n", estimate_text(result),
                                 result.results_folder)
-                  : closing_text(result);
+                  : done_text(result) + files_text(result);
   return report_of(std::move(text), document_of(study, result, rows));
 }
 

@@ -45,6 +45,9 @@ StudyReport report_mixed_lengths(const experiments::Study& study,
 StudyReport report_replays(const experiments::Study& study, const experiments::StudyResult& result,
                            bool dry_run);
 
+/// "runs: FILE" and "figure: FILE" for each that is there.
+std::string files_text(const experiments::StudyResult& result);
+
 /// What only `orrery run` says of a sweep (RunnerOptions).
 struct RunExtras {
   bool timelines = false;

@@ -2,6 +2,7 @@
 /// with the reason where namespaces and TAP devices are not permitted.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <cmath>
@@ -82,6 +83,8 @@ TEST(NetlabLife, UpIsIdempotentAndDownLeavesNothing) {
   EXPECT_EQ(netlab_up(lab.spec, lab.options), NetlabUp::created);
   const NetlabStatus first = netlab_status(lab.spec, lab.options);
   ASSERT_TRUE(first.up() && first.same);
+  // Whoever asks at once is told what holds from then on.
+  EXPECT_EQ(first.real_time, sched_getscheduler(first.switch_pid) == SCHED_RR);
   EXPECT_EQ(netlab_up(lab.spec, lab.options), NetlabUp::already_up);
   EXPECT_EQ(netlab_status(lab.spec, lab.options).switch_pid, first.switch_pid);
   NetlabSpec other = lab.spec;

@@ -26,6 +26,11 @@ class Run(Case):
         self.assertIn(f"{len(rows)} runs done", first)
         self.assertIn(f"all runs present ({len(rows)})", self.run_it())
 
+    def test_results_that_cannot_be_written_are_not_named(self):
+        done = self.refuse("run", self.MANIFEST, "--results", "/proc/none", "--no-figure",
+                           status=1, says="cannot make folder /proc/none")
+        self.assertNotIn("runs.csv", done.stdout)
+
     def test_shards_add_up(self):
         total = json.loads(self.run_it("--dry-run", "--json"))["total"]
         done = [json.loads(self.run_it("--shard", f"{i}/2", "--json"))["done"] for i in (1, 2)]
