@@ -150,8 +150,9 @@ class Execute(Case):
             _, err = launcher.communicate(timeout=60)
             self.assertEqual(launcher.returncode, 0, err)
             self.assertNotIn(secret.read_text().strip(), err)
-        self.refuse("execute", self.PLAN, *self.WHERE, "--hosts", "-oProxyCommand=x:1",
-                    says="'-oProxyCommand=x' is no name or address of a machine")
+        for name in ("-oProxyCommand=x", "..", "a/b"):
+            self.refuse("execute", self.PLAN, *self.WHERE, "--hosts", f"{name}:1",
+                        says=f"'{name}' is no name or address of a machine")
 
     def test_every_bad_flag_is_named(self):
         self.refuse("execute", self.PLAN, *self.WHERE, "--backend", "gpu", "--precision", "bf61",
