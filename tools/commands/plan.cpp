@@ -69,7 +69,8 @@ std::string ranking(const std::vector<experiments::RunReport>& reports,
                      return time(a) < time(b);
                    });
   const bool idle = std::any_of(reports.begin(), reports.end(), [&](const auto& report) {
-    return report.plan && std::ssize(ir::devices_of(*report.plan)) < run.cluster.size();
+    return report.evaluation && report.evaluation->dollars_per_million_tokens &&
+           std::ssize(ir::devices_of(*report.plan)) < run.cluster.size();
   });
   Table table;
   table.column("planner")
