@@ -132,7 +132,8 @@ class Twin(Study):
     def results(self, folder, output):
         found = {}
         for path in sorted((folder / "out").rglob("*")):
-            if path.is_file():
+            # What a killed process was about to rename stays; nobody reads it.
+            if path.is_file() and ".tmp." not in path.name:
                 found[str(path.relative_to(folder))] = (
                     path.read_bytes() if path.parent.name == "inputs"
                     else losses(path.parent) if path.name == "losses.csv" else is_whole(path))
@@ -288,6 +289,8 @@ def main():
                     failures += 1
                     print(f"FAILED --seed {args.seed} --command {name} --only {number}: {what}: "
                           + "; ".join(problems), flush=True)
+    except KeyboardInterrupt:
+        pass  # What ran until now counts.
     finally:
         runner.close()
     faults.report(counts, ["command", "fault"],

@@ -173,6 +173,31 @@ TEST(HardUse, SilentStrangersKeepNoRankWaiting) {
   EXPECT_NO_THROW(zero.get());
 }
 
+TEST(HardUse, ARankThatLeavesLosesNothingOnItsWay) {
+  Listener listener;
+  const Endpoint endpoint{"127.0.0.1", listener.port()};
+  constexpr std::size_t kBytes = std::size_t{2} << 20;  // More than the peer's kernel keeps unread.
+  const auto leaving = std::async(std::launch::async, [&] {
+    const auto transport =
+        make_tcp_transport(0, std::move(listener), {endpoint, {"127.0.0.1", 0}}, test_options());
+    transport->send(1, make_tag(0, 1, 0), std::vector<std::byte>(kBytes))->wait();
+  });
+  const Joined to = join(endpoint, "a token", {Role::rank, 1, 2, 0}, soon(), 0);
+  std::this_thread::sleep_for(milliseconds(200));
+  // Had it closed its end by now, its kernel would forget what it still has to send.
+  send_frame(to.socket, make_header(Authenticator(to.keys.send), FrameKind::heartbeat, 0, {}, {}),
+             {});
+  FrameHeader header;
+  std::size_t got = 0;
+  while (header.kind != FrameKind::goodbye) {
+    read_all(to.socket, std::as_writable_bytes(std::span(&header, 1)), soon(), 0);
+    std::vector<std::byte> payload(header.bytes);
+    read_all(to.socket, payload, soon(), 0);
+    got += payload.size();
+  }
+  EXPECT_EQ(got, kBytes);
+}
+
 TEST(HardUse, APeerThatBeatsButDoesNotSendRunsIntoTheDeadline) {
   TcpOptions options = test_options();
   options.deadline = milliseconds(300);
