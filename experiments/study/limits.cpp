@@ -31,6 +31,10 @@ constexpr double kKernelWaste = 256;
 constexpr double kGaps = 64;
 /// Links between two GPUs: of the domain, PCIe, NIC, at both ends.
 constexpr double kHops = 6;
+/// Of a message to the root of a tree of nodes and back.
+constexpr double kTreeHops = 64;
+/// Bytes: no library cuts tensors smaller (models/cost/collective_ways.h).
+constexpr double kSmallestChunk = 32768;
 
 std::string dtypes_of(const models::GpuType& gpu) {
   std::vector<std::string> names;
@@ -124,6 +128,11 @@ Slowest slowest_of(const RunSpec& spec, const models::Cluster& cluster, const ir
   }
   for (const ir::CollectiveWay& way : profile.collective_ways) {
     least.network = std::min(least.network, way.channels * way.channel_bandwidth.value);
+    const double waits = way.start.value + kTreeHops * way.step.value;
+    if (way.chunk.value > 0 && waits > 0) {
+      const double chunk = std::min(way.chunk.value, kSmallestChunk);
+      least.network = std::min(least.network, way.channels * chunk / waits);
+    }
   }
   for (const auto& [name, link] : cluster.links) {
     least.network = std::min(least.network, link.bandwidth.value * link.efficiency);

@@ -47,7 +47,8 @@ std::vector<GpuRow> gpus_known(const models::Library& known) {
 std::vector<LinkRow> links_known(const models::Library& known) {
   std::vector<LinkRow> rows;
   for (const auto& [name, link] : known.links) {
-    rows.push_back({name, link.bandwidth, link.latency, link.efficiency, link.shared, link.source});
+    rows.push_back(
+        {name, link.bandwidth, link.latency, link.efficiency, link.shared, link.mesh, link.source});
   }
   return rows;
 }
@@ -236,6 +237,7 @@ void describe(config::Visitor& v, LinkRow& row) {
              {.column = "latency us", .unit = 1e-6, .decimals = 1});
   v.required("efficiency", row.efficiency, "", {.column = "efficiency", .decimals = 2});
   v.required("shared", row.shared, "", {.column = "medium", .yes = "shared", .no = "per port"});
+  v.required("mesh", row.mesh, "a link of each pair", {.column = "mesh", .yes = "mesh", .no = ""});
   v.required("source", row.source, "");
 }
 void describe(config::Visitor& v, ModelRow& row) {

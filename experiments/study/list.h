@@ -62,6 +62,7 @@ struct LinkRow {
   Seconds latency;
   double efficiency = 0;
   bool shared = false;
+  bool mesh = false;
   std::string source;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/cost/collective_ways.h"
 #include "models/cost/ring_steps.h"
 #include "models/spec/link_calibration.h"
 
@@ -20,6 +21,7 @@ using Group = std::span<const DeviceId>;
 struct NodeMembers {
   std::size_t first = 0;
   std::vector<std::size_t> starts;  ///< Positions after `first` where the next NIC's devices begin.
+  bool mesh = false;                ///< Neighbors have a link of their own.
 };
 
 /// Narrowest bandwidth and latencies over a set of edges that carry messages of one size.
@@ -91,80 +93,6 @@ std::vector<RingEdge> ring_edges(std::span<const Path> paths, Bytes message) {
   return edges;
 }
 
-/// A collective that a communication library carries by the fastest of its ways.
-struct FastestWay {
-  Seconds latency;       ///< Of a call and its steps.
-  Seconds transmission;  ///< Of what leaves each member.
-  Bytes carried;         ///< What takes as long at the bandwidth of the path.
-};
-
-double ceil_log2(std::size_t members) { return static_cast<double>(std::bit_width(members - 1)); }
-
-/// Of a link's bandwidth what is left for data beside the flags.
-double data_share(ir::CollectiveWay::Protocol protocol) {
-  switch (protocol) {
-    case ir::CollectiveWay::Protocol::ll:
-      return 0.5;
-    case ir::CollectiveWay::Protocol::ll128:
-      return 120.0 / 128.0;
-    case ir::CollectiveWay::Protocol::simple:
-      return 1;
-  }
-  ORRERY_CHECK(false, "protocol {}", static_cast<int>(protocol));
-  return 1;
-}
-
-/// Steps of a way, and what leaves each member for each byte of the tensor.
-std::pair<double, double> steps_and_volume(const ir::CollectiveWay& way, CollectiveKind kind,
-                                           std::size_t members) {
-  const double p = static_cast<double>(members);
-  const double both = kind == CollectiveKind::all_reduce ? 2 : 1;
-  switch (way.algorithm) {
-    case ir::CollectiveWay::Algorithm::ring:
-      return {both * (p - 1), both * (p - 1) / p};
-    case ir::CollectiveWay::Algorithm::tree:
-      return {both * ceil_log2(members), both == 2 ? 2 : (p - 1) / p};
-    case ir::CollectiveWay::Algorithm::nvls:
-      return {both, both == 2 ? (p + 1) / p : (p - 1) / p};
-  }
-  ORRERY_CHECK(false, "algorithm {}", static_cast<int>(way.algorithm));
-  return {};
-}
-
-/// The fastest way over the ring's edges, if they are links of one class inside a domain of which
-/// the profile knows ways. A member's port carries what leaves it, whatever the algorithm.
-std::optional<FastestWay> fastest_way(CollectiveKind kind, std::size_t members,
-                                      std::span<const Path> paths, Bytes bytes) {
-  const LinkCalibration* calibration = paths.front().calibration;
-  if (calibration == nullptr) return std::nullopt;
-  const auto ways = calibration->ways.find(kind);
-  if (ways == calibration->ways.end()) return std::nullopt;
-  Path narrowest = paths.front();
-  for (const Path& path : paths) {
-    if (path.calibration != calibration || path.kind == PathClass::network ||
-        path.kind == PathClass::host_staged) {
-      return std::nullopt;
-    }
-    narrowest.bandwidth = std::min(narrowest.bandwidth, path.bandwidth);
-    narrowest.latency = std::max(narrowest.latency, path.latency);
-  }
-  std::optional<FastestWay> fastest;
-  for (const ir::CollectiveWay& way : ways->second) {
-    const auto [steps, volume] = steps_and_volume(way, kind, members);
-    const BytesPerSecond bandwidth =
-        std::min(static_cast<double>(way.channels) * way.channel_bandwidth,
-                 data_share(way.protocol) * narrowest.bandwidth);
-    FastestWay one;
-    one.latency = std::max(way.start + steps * way.step, narrowest.latency);
-    one.transmission = volume * bytes / bandwidth;
-    one.carried = one.transmission * narrowest.bandwidth;
-    if (!fastest || one.latency + one.transmission < fastest->latency + fastest->transmission) {
-      fastest = one;
-    }
-  }
-  return fastest;
-}
-
 /// Time of one ring in group order.
 Seconds single_ring_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
   const Bytes step = bytes / static_cast<double>(group.size());
@@ -176,13 +104,100 @@ Seconds single_ring_time(CollectiveKind kind, Group group, Bytes bytes, const Pa
          ring_duration(ring_edges(paths, step), ring_steps(kind, group.size()));
 }
 
+/// One message on the path between the devices.
+FlowEdge message_flow(DeviceId source, DeviceId destination, Bytes bytes, const Path& path) {
+  FlowEdge flow{source, destination, bytes, {}};
+  if (path.calibration == nullptr) return flow;
+  flow.extra_latency =
+      at_size(path, bytes).latency - path.latency + slower_messages(path, bytes, bytes);
+  return flow;
+}
+
+/// Multiplies the time of a flow that runs alone: its bytes and all of its latency. The path's own
+/// latency is paid by the flow itself, so that a factor below one leaves at least that.
+void stretch(FlowEdge& flow, double factor, const Path& path) {
+  flow.bytes *= factor;
+  flow.extra_latency = factor * (flow.extra_latency + path.latency) - path.latency;
+}
+
+/// Every two members have a link of their own.
+bool is_mesh(Group group, const PathFunction& path) {
+  return std::all_of(group.begin() + 1, group.end(),
+                     [&](DeviceId device) { return path(group.front(), device).mesh; });
+}
+
+/// Every member sends every other its p-th at once, an all-reduce twice: as much over each link as
+/// the p - 1 rings without a common edge that a library lays over a mesh.
+std::vector<FlowEdge> exchange_in_mesh(CollectiveKind kind, Group group, Bytes bytes,
+                                       const PathFunction& path) {
+  const Bytes message = bytes / static_cast<double>(group.size());
+  const double phases = kind == CollectiveKind::all_reduce ? 2 : 1;
+  const double factor = over_pairs(group, path, message).factor(kind, group.size());
+  std::vector<FlowEdge> flows;
+  flows.reserve(group.size() * (group.size() - 1));
+  for (const DeviceId source : group) {
+    for (const DeviceId destination : group) {
+      if (source == destination) continue;
+      const Path edge = path(source, destination);
+      FlowEdge flow = message_flow(source, destination, message, edge);
+      flow.bytes *= phases;
+      flow.extra_latency = phases * (flow.extra_latency + edge.latency) - edge.latency;
+      if (factor != 1) stretch(flow, factor, edge);
+      flows.push_back(flow);
+    }
+  }
+  return flows;
+}
+
+/// Of flows that share no link.
+Seconds longest(const std::vector<FlowEdge>& flows, const PathFunction& path) {
+  Seconds most;
+  for (const FlowEdge& flow : flows) {
+    const Path edge = path(flow.source, flow.destination);
+    most = std::max(most, flow.bytes / edge.bandwidth + edge.latency + flow.extra_latency);
+  }
+  return most;
+}
+
+using Rings = std::vector<std::vector<DeviceId>>;
+
+/// The pipeline that takes the place of a group's rings between nodes, if there is one.
+std::optional<Pipeline> pipeline_of(CollectiveKind kind, const Rings& rings, Bytes bytes,
+                                    const PathFunction& path) {
+  const std::vector<DeviceId>& ring = rings.front();
+  if (path(ring.back(), ring.front()).calibration == nullptr) return std::nullopt;
+  return fastest_pipeline(kind, paths_along(ring, path, true), rings.size(), bytes);
+}
+
+/// The pipeline on the edges of the rings, which use the same ports and adapters. What a member
+/// sends to others of its node shares its port, so that it takes as long as all of it.
+void add_pipeline_flows(const Pipeline& pipeline, const Rings& rings, const PathFunction& path,
+                        std::vector<FlowEdge>& flows) {
+  const double share = 1 / static_cast<double>(rings.size());
+  for (const std::vector<DeviceId>& ring : rings) {
+    const std::vector<Path> paths = paths_along(ring, path, true);
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      const Path& edge = paths[i];
+      const bool between = edge.kind == PathClass::network;
+      const Bytes bytes = share * (between ? pipeline.between : pipeline.inside);
+      const Seconds busy = (between ? bytes : pipeline.inside) / edge.bandwidth;
+      flows.push_back({ring[i], ring[(i + 1) % ring.size()], bytes,
+                       std::max(Seconds{}, pipeline.time - busy - edge.latency)});
+    }
+  }
+}
+
 Seconds ring_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
   if (group.size() < 2) return {};
   if (kind == CollectiveKind::broadcast) {
     const Bottleneck chain = along(paths_along(group, path, false), bytes);
     return chain.factor(kind, group.size()) * (bytes / chain.bandwidth + chain.sum);
   }
+  if (is_mesh(group, path)) {
+    return longest(exchange_in_mesh(kind, group, bytes, path), path);
+  }
   const auto rings = nic_rings(group, path);
+  if (const auto way = pipeline_of(kind, rings, bytes, path)) return way->time;
   Seconds longest;
   for (const std::vector<DeviceId>& ring : rings) {
     longest = std::max(
@@ -211,6 +226,13 @@ Seconds tree_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunct
   return {};
 }
 
+/// 0, 1, -1, 2, -2, ... modulo an even size: over all places that a ring begins at, every ordered
+/// pair of members follows one another once, so that the rings use each link of a mesh once.
+/// [Williams 1949, row-complete Latin squares]
+std::size_t zigzag(std::size_t i, std::size_t size) {
+  return i % 2 == 1 ? (i + 1) / 2 : (size - i / 2) % size;
+}
+
 double peer_bytes(std::span<const double> bytes_per_peer, Bytes bytes, std::size_t members,
                   std::size_t from, std::size_t to) {
   if (bytes_per_peer.empty()) return bytes.value / static_cast<double>(members * members);
@@ -222,6 +244,7 @@ Seconds all_to_all_time(Group group, Bytes bytes, const PathFunction& path,
   std::vector<Seconds> sent(group.size());
   std::vector<Seconds> received(group.size());
   Seconds latency;
+  Seconds widest;  // Of what goes over a link of a mesh.
   Bottleneck narrowest{Bytes{}};
   for (std::size_t i = 0; i < group.size(); ++i) {
     for (std::size_t j = 0; j < group.size(); ++j) {
@@ -230,13 +253,17 @@ Seconds all_to_all_time(Group group, Bytes bytes, const PathFunction& path,
       const Path edge = at_size(path(group[i], group[j]), Bytes{volume});
       narrowest.add_sized(edge);
       const Seconds time = Bytes{volume} / edge.bandwidth;
-      sent[i] += time;
-      received[j] += time;
+      if (edge.mesh) {
+        widest = std::max(widest, time);  // beside all others
+      } else {
+        sent[i] += time;
+        received[j] += time;
+      }
       latency = std::max(latency, edge.latency);
     }
   }
-  const Seconds busiest = std::max(*std::max_element(sent.begin(), sent.end()),
-                                   *std::max_element(received.begin(), received.end()));
+  const Seconds busiest = std::max({widest, *std::max_element(sent.begin(), sent.end()),
+                                    *std::max_element(received.begin(), received.end())});
   return narrowest.factor(CollectiveKind::all_to_all, group.size()) * (latency + busiest);
 }
 
@@ -290,22 +317,6 @@ Seconds hierarchical_time(CollectiveKind kind, Group group, Bytes bytes, const P
   }
   ORRERY_CHECK(false, "no hierarchy for collective {}", static_cast<int>(kind));
   return {};
-}
-
-/// One message on the path between the devices.
-FlowEdge message_flow(DeviceId source, DeviceId destination, Bytes bytes, const Path& path) {
-  FlowEdge flow{source, destination, bytes, {}};
-  if (path.calibration == nullptr) return flow;
-  flow.extra_latency =
-      at_size(path, bytes).latency - path.latency + slower_messages(path, bytes, bytes);
-  return flow;
-}
-
-/// Multiplies the time of a flow that runs alone: its bytes and all of its latency. The path's own
-/// latency is paid by the flow itself, so that a factor below one leaves at least that.
-void stretch(FlowEdge& flow, double factor, const Path& path) {
-  flow.bytes *= factor;
-  flow.extra_latency = factor * (flow.extra_latency + path.latency) - path.latency;
 }
 
 std::vector<FlowEdge> all_to_all_flows(Group group, Bytes bytes, const PathFunction& path,
@@ -380,6 +391,7 @@ std::vector<std::vector<DeviceId>> nic_rings(Group group, const PathFunction& pa
       seen.push_back(edge.source_node);
       last_nic = -1;
     }
+    if (edge.mesh) nodes.back().mesh = true;
     if (edge.source_nic != last_nic) nodes.back().starts.push_back(i - nodes.back().first);
     last_nic = edge.source_nic;
   }
@@ -397,7 +409,8 @@ std::vector<std::vector<DeviceId>> nic_rings(Group group, const PathFunction& pa
       const std::size_t size = past - node.first;
       const std::size_t start = node.starts[ring * node.starts.size() / count];
       for (std::size_t i = 0; i < size; ++i) {
-        rings[ring].push_back(group[node.first + (start + i) % size]);
+        const std::size_t place = node.mesh ? zigzag(i, size) : i;
+        rings[ring].push_back(group[node.first + (start + place) % size]);
       }
     }
   }
@@ -417,6 +430,11 @@ Path at_size(const Path& path, Bytes message) {
 FlowEdge point_to_point_flow(DeviceId source, DeviceId destination, Bytes bytes,
                              const PathFunction& path) {
   return message_flow(source, destination, bytes, path(source, destination));
+}
+
+bool takes_rings(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
+  return group.size() < 2 ||
+         (!is_mesh(group, path) && !pipeline_of(kind, nic_rings(group, path), bytes, path));
 }
 
 std::vector<FlowEdge> ring_step_flows(CollectiveKind kind, Group group, Bytes bytes,
@@ -457,7 +475,12 @@ std::vector<FlowEdge> collective_flows(CollectiveKind kind, Group group, Bytes b
     add_ring_flows(kind, group, bytes, path, flows);
     return flows;
   }
+  if (is_mesh(group, path)) return exchange_in_mesh(kind, group, bytes, path);
   const auto rings = nic_rings(group, path);
+  if (const auto way = pipeline_of(kind, rings, bytes, path)) {
+    add_pipeline_flows(*way, rings, path, flows);
+    return flows;
+  }
   for (const std::vector<DeviceId>& ring : rings) {
     add_ring_flows(kind, ring, bytes / static_cast<double>(rings.size()), path, flows);
   }

@@ -12,8 +12,8 @@
 ///
 /// Where a profile lists the ways in which a communication library carries a collective over the
 /// links of a domain (ir::CollectiveWay), a ring inside of one domain takes the fastest of them for
-/// its size and members in place of its own time and of measured factors: start + steps x step,
-/// then what leaves each member over the bandwidth that the way reaches, on every port at once.
+/// its size and members in place of its own time and of measured factors, and a ring between nodes
+/// the fastest pipeline of chunks (models/cost/collective_ways.h).
 /// Messages are what one step sends: a p-th of the tensor in a ring, all of it in a chain or tree,
 /// each pair's bytes in an all-to-all.
 #pragma once
@@ -32,7 +32,9 @@ enum class CollectiveAlgorithm {
   /// p - 1 steps around the ring in group order, each of a p-th of the tensor (all-reduce twice
   /// that): with equal edges steps * (bytes / p / bandwidth + latency), else ring_duration().
   /// A group that can leave its nodes through several NICs splits the tensor over as many rings:
-  /// nic_rings(). Broadcast: a pipelined chain in group order, bytes / narrowest edge + sum of
+  /// nic_rings(). Members that each two have a link of their own (a mesh) exchange p-ths directly,
+  /// all at once: an all-reduce in two steps. Broadcast: a pipelined chain in group order, bytes /
+  /// narrowest edge + sum of
   /// latencies.
   /// [Thakur et al. 2005; nccl-tests, doc/PERFORMANCE.md]
   ring,
@@ -61,8 +63,9 @@ struct FlowEdge {
 /// The rings by which a group reduces and gathers, the tensor in equal shares: one for each NIC
 /// that the members have on every node, so that each ring leaves and enters a node through NICs of
 /// its own; ring j visits the members of a node in their order, beginning with those of its j-th
-/// NIC. As NCCL builds its channels [NCCL, graph search; unverified]. The group alone where it
-/// stays on one node, is not in order node by node, or where `path` does not know nodes.
+/// NIC, those of a mesh so that the rings share as few of its links as possible. As NCCL builds its
+/// channels [NCCL, graph search; unverified]. The group alone where it stays on one node, is not in
+/// order node by node, or where `path` does not know nodes.
 std::vector<std::vector<DeviceId>> nic_rings(std::span<const DeviceId> group,
                                              const PathFunction& path);
 
@@ -90,6 +93,11 @@ FlowEdge point_to_point_flow(DeviceId source, DeviceId destination, Bytes bytes,
 std::vector<FlowEdge> collective_flows(ir::CollectiveKind kind, std::span<const DeviceId> group,
                                        Bytes bytes, const PathFunction& path,
                                        std::span<const double> bytes_per_peer = {});
+
+/// Whether the ring algorithm takes rings, which can be followed step by step: neither a mesh nor a
+/// pipeline of chunks.
+bool takes_rings(ir::CollectiveKind kind, std::span<const DeviceId> group, Bytes bytes,
+                 const PathFunction& path);
 
 /// One step of the ring algorithm over one of nic_rings(), by edge in ring order: each of a p-th of
 /// the tensor, without the latencies of other edges.

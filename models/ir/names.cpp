@@ -79,7 +79,7 @@ EnumNames<Pass> enum_names(Pass) {
 
 EnumNames<CollectiveWay::Algorithm> enum_names(CollectiveWay::Algorithm) {
   using enum CollectiveWay::Algorithm;
-  return {{ring, "ring"}, {tree, "tree"}, {nvls, "nvls"}};
+  return {{ring, "ring"}, {tree, "tree"}, {nvls, "nvls"}, {nvls_tree, "nvls_tree"}};
 }
 EnumNames<CollectiveWay::Protocol> enum_names(CollectiveWay::Protocol) {
   using enum CollectiveWay::Protocol;

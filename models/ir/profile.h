@@ -115,16 +115,21 @@ struct CollectiveWay {
   /// How many steps it takes over p members, and the bytes that leave each one, of a tensor's: an
   /// all-reduce 2 (p - 1) and 2 (p - 1) / p around a ring, 2 ceil(log2 p) and 2 over trees; summed
   /// in the switch (NVLS) 2 and (p + 1) / p. All-gather and reduce-scatter have half the steps of
-  /// an all-reduce; (p - 1) / p leaves or reaches each member.
-  enum class Algorithm { ring, tree, nvls };
+  /// an all-reduce; (p - 1) / p leaves or reaches each member. With chunks, an all-reduce between
+  /// nodes over trees of nodes, whose members are a chain (`tree`) or sum in the switch.
+  enum class Algorithm { ring, tree, nvls, nvls_tree };
   /// LL sends 4 bytes of flags with each 4 of data, LL128 8 with each 120, Simple none, but fences.
   enum class Protocol { ll, ll128, simple };
   std::string link_class;
   std::string collective;  ///< all_reduce, all_gather or reduce_scatter.
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
-  Seconds start;  ///< Of a call, whatever the members.
-  Seconds step;   ///< Of each step.
+  Seconds start;  ///< Of a call, whatever the members; with chunks, of each.
+  Seconds step;   ///< Of each step; with chunks, of each hop of each between nodes.
+  /// Largest that a channel sends at once, where a tensor goes between nodes in a pipeline; 0: it
+  /// goes inside of a domain, as a whole (models/cost/collective_ways.h).
+  Bytes chunk;
+  Bytes from_bytes;  ///< Smaller tensors go another way.
   int channels = 1;
   /// Of one channel. All channels together reach at most what the link has without the flags.
   BytesPerSecond channel_bandwidth;

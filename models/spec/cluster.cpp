@@ -72,7 +72,7 @@ void write(Canonical& out, const LinkClass& link) {
   out.number(link.bandwidth);
   out.number(link.latency);
   out.number(link.efficiency);
-  out.integer(link.shared ? 1 : 0);
+  out.integer(link.shared ? 1 : link.mesh ? 2 : 0);
 }
 
 /// Everything but its name and leaf.

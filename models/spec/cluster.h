@@ -40,12 +40,13 @@ struct LinkClass {
   double efficiency = 1.0;   ///< Achievable share of `bandwidth` for large messages.
   bool shared = false;       ///< One medium for all its ports (a PCIe switch uplink), not per port.
   std::string source;
+  bool mesh = false;  ///< No switch: a link of this bandwidth between every two GPUs of a domain.
 };
 
-/// Devices of a node that a full-bandwidth switch joins (NVSwitch, NVLink mesh, PCIe peer-to-peer).
+/// Devices of a node that a full-bandwidth switch joins (NVSwitch, PCIe peer-to-peer), or a mesh.
 struct LinkDomain {
   std::vector<int> members;  ///< Positions in the node's GPU list.
-  std::string link;          ///< LinkClass: per-GPU port bandwidth.
+  std::string link;          ///< LinkClass: bandwidth of a GPU's port; of a mesh, of a pair.
   auto operator<=>(const LinkDomain&) const = default;
 };
 

@@ -111,6 +111,17 @@ class Resolver {
     return used.name;
   }
 
+  /// The class, which must not be a mesh.
+  template <class Located>
+  std::string no_mesh(const Located& given, std::string name) {
+    const auto used = cluster_.links.find(name);
+    if (used != cluster_.links.end() && used->second.mesh) {
+      fail(given.at, fmt::format("'{}' is a mesh", given.value),
+           "only GPUs of a domain are a mesh");
+    }
+    return name;
+  }
+
   std::vector<int> members(const LocatedMembers& given, int gpus) {
     std::vector<int> out = given.value;
     if (out.empty()) {
@@ -146,8 +157,8 @@ class Resolver {
     }
     std::vector<bool> has_slot(node.gpu_types.size(), false);
     for (const PcieEntry& each : entry.pcie) {
-      PcieSwitch pcie{members(each.members, gpus), link(each.link), ""};
-      if (!each.uplink.value.empty()) pcie.uplink = link(each.uplink);
+      PcieSwitch pcie{members(each.members, gpus), no_mesh(each.link, link(each.link)), ""};
+      if (!each.uplink.value.empty()) pcie.uplink = no_mesh(each.uplink, link(each.uplink));
       for (const int member : pcie.members) {
         if (has_slot[member]) {
           fail(each.members.at.line > 0 ? each.members.at : each.link.at,
@@ -161,7 +172,7 @@ class Resolver {
     }
     for (const NicEntry& each : entry.nics) {
       const std::vector<int> own = members(each.members, gpus);
-      const Nic nic{link(each.link, each.bandwidth, each.latency), own};
+      const Nic nic{no_mesh(each.link, link(each.link, each.bandwidth, each.latency)), own};
       if (!own.empty() && each.count > std::ssize(own)) {
         fail(each.link.at, fmt::format("{} NICs for {} GPUs", each.count, own.size()),
              "a GPU uses one NIC: give one of the bandwidth that a GPU sees");

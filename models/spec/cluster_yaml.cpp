@@ -35,6 +35,8 @@ void link_fields(F f) {
   f("latency", &LinkClass::latency, kRequired, "one way, software included");
   f("efficiency", &LinkClass::efficiency, kOptional, "achievable share for large messages");
   f("shared", &LinkClass::shared, kOptional, "one medium for all its ports");
+  f("mesh", &LinkClass::mesh, kOptional,
+    "no switch: a link of this bandwidth between every two GPUs of a domain");
   f("source", &LinkClass::source, kRequired, "where the numbers come from");
 }
 
@@ -93,6 +95,7 @@ void check(config::Visitor& v, const LinkClass& link) {
   v.between("latency", link.latency, Seconds{0}, kLongestOp);
   v.positive("efficiency", link.efficiency);
   v.between("efficiency", link.efficiency, 0.0, 1.0);
+  if (link.shared && link.mesh) v.problem("mesh", "one medium for all ports is no mesh");
   if (v.given("source") && link.source.empty()) v.problem("source", "the source is empty");
 }
 

@@ -20,6 +20,7 @@ constexpr const char* kNoSource = "a number without a source";
 constexpr double kMostShare = 2;  // of what was measured best
 constexpr int kMostMultiprocessors = 1 << 16;
 constexpr int kMostChannels = 1024;
+constexpr Bytes kLargestChunk{1 << 30};
 constexpr const char* kSourceHint = "name a paper, a datasheet or a run, or write 'unverified'";
 
 template <class E>
@@ -316,14 +317,20 @@ void describe(config::Visitor& v, KernelModel& kernels) {
 void describe(config::Visitor& v, CollectiveWay& way) {
   v.title("Collective way");
   v.doc(
-      "One way in which a communication library carries a collective inside a link domain: start "
-      "+ steps x step + volume x bytes / bandwidth; the fastest for the size is taken.");
+      "One way in which a communication library carries a collective: inside a link domain start + "
+      "steps x step + volume x bytes / bandwidth, between nodes as a pipeline of chunks; the "
+      "fastest "
+      "for the size is taken.");
   v.required("link_class", way.link_class, "that joins the members");
   v.required("collective", way.collective, "all_reduce, all_gather or reduce_scatter");
-  v.required("algorithm", way.algorithm, "around a ring, over trees, or summed in the switch");
+  v.required(
+      "algorithm", way.algorithm,
+      "around a ring, over trees, summed in the switch, or so inside of nodes that a tree joins");
   v.required("protocol", way.protocol, "how messages say that they are there");
-  v.required("start", way.start, "of a call, whatever the members");
-  v.optional("step", way.step, "of each step");
+  v.required("start", way.start, "of a call, whatever the members; with chunks, of each");
+  v.optional("step", way.step, "of each step; with chunks, of each hop between nodes");
+  v.optional("chunk", way.chunk, "largest of a channel, between nodes; 0: inside of a domain");
+  v.optional("from_bytes", way.from_bytes, "smaller tensors go another way");
   v.optional("channels", way.channels, "side by side");
   v.required("channel_bandwidth", way.channel_bandwidth, "of a channel, out of a member");
   v.required("provenance", way.provenance, kProvenance);
@@ -331,9 +338,19 @@ void describe(config::Visitor& v, CollectiveWay& way) {
   v.between("step", way.step, Seconds{0}, models::kLongestOp);
   v.between("channels", way.channels, 1, kMostChannels);
   v.positive("channel_bandwidth", way.channel_bandwidth);
-  if (v.reading() && v.given("collective")) {
-    check_name(v, "collective", way.collective, "collective in ways",
-               {"all_reduce", "all_gather", "reduce_scatter"});
+  v.between("chunk", way.chunk, Bytes{0}, kLargestChunk);
+  v.not_negative("from_bytes", way.from_bytes);
+  if (!v.reading() || !v.good()) return;
+  check_name(v, "collective", way.collective, "collective in ways",
+             {"all_reduce", "all_gather", "reduce_scatter"});
+  using enum CollectiveWay::Algorithm;
+  const bool trees = way.algorithm == tree || way.algorithm == nvls_tree;
+  if (way.chunk.value > 0 && (!trees || way.collective != "all_reduce")) {
+    v.problem("chunk", "only all-reduces over trees go between nodes in chunks",
+              "algorithm: tree or nvls_tree, or no chunk");
+  }
+  if (way.chunk.value == 0 && way.algorithm == nvls_tree) {
+    v.problem("algorithm", "nvls_tree goes between nodes in chunks", "give its largest chunk");
   }
 }
 

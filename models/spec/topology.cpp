@@ -181,16 +181,36 @@ class Topology::Builder {
         // Domains of one class that overlap need names of their own.
         const std::string name = fmt::format("/gpu{}/{}{}", member, link.name,
                                              d == 0 ? "" : fmt::format("/domain{}", d));
-        const LocalDuplex port = link.shared ? medium : add_duplex(kind, name, link);
-        kind.ports[member].domains.push_back({index, port, path});
+        Domain& domain = kind.ports[member].domains.emplace_back();
+        domain.index = index;
+        domain.kind = path;
+        if (link.mesh) {
+          domain.to = add_mesh_links(kind, name, member, domains[d].members, link);
+        } else {
+          domain.port = link.shared ? medium : add_duplex(kind, name, link);
+        }
       }
     }
+    const auto bandwidth = [&](const Domain& domain) {
+      return achieved(class_of(cluster_, domains[domain.index].link));
+    };
     for (Port& port : kind.ports) {
       std::stable_sort(
-          port.domains.begin(), port.domains.end(), [&](const Domain& a, const Domain& b) {
-            return link_of(kind, a.port.up).bandwidth > link_of(kind, b.port.up).bandwidth;
-          });
+          port.domains.begin(), port.domains.end(),
+          [&](const Domain& a, const Domain& b) { return bandwidth(a) > bandwidth(b); });
     }
+  }
+
+  /// From a member of a mesh to the others, by their position.
+  std::vector<Local> add_mesh_links(NodeKind& kind, const std::string& name, int member,
+                                    const std::vector<int>& members, const LinkClass& link) {
+    std::vector<Local> to(kind.ports.size(), -1);
+    Link own{link.name, achieved(link), link.latency};
+    own.mesh = true;
+    for (const int other : members) {
+      if (other != member) to[other] = add(kind, fmt::format("{}/to/gpu{}", name, other), own);
+    }
+    return to;
   }
 
   void add_pcie(const Node& node, NodeKind& kind) {
@@ -589,6 +609,10 @@ PathClass Topology::walk(DeviceId source, const End& from, DeviceId destination,
     for (const Domain& a : from.port.domains) {
       for (const Domain& b : to.port.domains) {
         if (a.index != b.index) continue;
+        if (!a.to.empty()) {
+          take(from, a.to[as_size(destination.value - to.node.first_device.value)]);
+          return a.kind;
+        }
         take(from, a.port.up);
         if (b.port.down != a.port.up) take(to, b.port.down);
         return a.kind;
@@ -664,6 +688,7 @@ Path Topology::calibrated_path(DeviceId source, DeviceId destination) const {
   path.kind = walk(source, from, destination, to, [&](LinkId, std::uint32_t kind) {
     path.bandwidth = std::min(path.bandwidth, links_.kinds_[kind].bandwidth);
     path.latency += links_.kinds_[kind].latency;
+    path.mesh = path.mesh || links_.kinds_[kind].mesh;
     const BytesPerSecond declared = declared_[kind];
     if (declared > narrowest || (declared == narrowest && path.calibration != nullptr)) return;
     narrowest = declared;
@@ -684,6 +709,7 @@ Path Topology::path(DeviceId source, DeviceId destination) const {
     const Link& link = links_.kinds_[kind];
     path.bandwidth = std::min(path.bandwidth, link.bandwidth);
     path.latency += link.latency;
+    path.mesh = path.mesh || link.mesh;
   });
   return path;
 }

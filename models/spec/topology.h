@@ -28,6 +28,7 @@ struct Link {
   /// Never a bottleneck: carries latency only, so that flows over it need not be compared. Its
   /// bandwidth is that of all NICs below it.
   bool uncontended = false;
+  bool mesh = false;  ///< Of one pair of a mesh.
 };
 
 /// The links of a topology by id. Those of one kind are one Link: a cluster of a million GPUs has
@@ -61,6 +62,7 @@ struct Path {
   NodeId source_node = {};       ///< None where the path is not a Topology's.
   NodeId destination_node = {};  ///< The same.
   int source_nic = -1;           ///< Topology::nic_of() of the source.
+  bool mesh = false;             ///< Over a link that only these two devices use.
 };
 
 /// Least latency between two different nodes, one way: NICs (the slowest of each node) and fabric,
@@ -78,7 +80,8 @@ Seconds network_latency(const Cluster& cluster, NodeId a, NodeId b);
 /// the leaf's and half of the spine's, spine uplinks half of the spine's and half of the core's:
 /// same leaf = 1 leaf, other leaf = 2 leaves + 1 spine, other pod = 2 leaves + 2 spines + 1 core.
 /// The link of a pair override carries what its latency exceeds that of NICs and fabric. A domain
-/// or slot of a shared class is one medium for all its members.
+/// or slot of a shared class is one medium for all its members; in a domain of a mesh's class every
+/// two members have a link of their own in each direction.
 class Topology {
  public:
   explicit Topology(const Cluster& cluster);
@@ -91,8 +94,9 @@ class Topology {
   /// Whether the profile says something about one of the links.
   bool calibrated() const { return !calibration_of_.empty(); }
   const Links& links() const { return links_; }
-  /// "a800-3/nic0/up", "a800-3/gpu5/nvlink-a800/down", "leaf0/up", "leaf0/rail3/up", "pod1/down":
-  /// different for all links of a cluster whose nodes have different names.
+  /// "a800-3/nic0/up", "a800-3/gpu5/nvlink-a800/down", "a/gpu0/mesh/to/gpu5", "leaf0/up",
+  /// "leaf0/rail3/up", "pod1/down": different for all links of a cluster whose nodes have different
+  /// names.
   std::string name_of(LinkId link) const;
   /// The link of that name; invalid: there is none. Takes the number of links of a node, not of
   /// the cluster, but for the first call, which sorts the nodes by name.
@@ -135,8 +139,9 @@ class Topology {
     Local down = -1;
   };
   struct Domain {
-    int index = 0;     ///< In Node::domains.
-    LocalDuplex port;  ///< Of a shared medium: up and down are the same link.
+    int index = 0;          ///< In Node::domains.
+    LocalDuplex port;       ///< Of a shared medium: up and down are the same link; of a mesh: none.
+    std::vector<Local> to;  ///< Of a mesh: by position of the other device.
     PathClass kind = PathClass::nvlink;
   };
   struct Port {                   ///< A device's own links.

@@ -468,10 +468,14 @@ void ProgramTasks::add_collective(const ir::Collective& collective) {
   for (const OpId member : members) set(member, start, end);
 
   const ir::CollectiveShape& shape = program_.shape_of(collective);
-  const bool ring = shape.kind == ir::CollectiveKind::all_reduce ||
-                    shape.kind == ir::CollectiveKind::reduce_scatter ||
-                    shape.kind == ir::CollectiveKind::all_gather;
-  if (options_.ring == RingMode::stepwise && ring) {
+  const bool reduces = shape.kind == ir::CollectiveKind::all_reduce ||
+                       shape.kind == ir::CollectiveKind::reduce_scatter ||
+                       shape.kind == ir::CollectiveKind::all_gather;
+  const auto takes_rings = [&](const ir::CollectiveShape::Part& part) {
+    return models::takes_rings(shape.kind, program_.group(part.group).devices, part.bytes, path_);
+  };
+  if (options_.ring == RingMode::stepwise && reduces &&
+      std::all_of(shape.parts.begin(), shape.parts.end(), takes_rings)) {
     for (const ir::CollectiveShape::Part& part : shape.parts) {
       const auto rings = models::nic_rings(program_.group(part.group).devices, path_);
       for (const std::vector<DeviceId>& one : rings) {

@@ -135,8 +135,8 @@ void bind_profile(py::module_& m) {
   ORRERY_RECORD(m, ir::KernelModel, "What the kernels of a GPU type reach.", gpu, multiprocessors,
                 products, attention, memory, gap, unaligned, routing, provenance);
   ORRERY_RECORD(m, ir::CollectiveWay, "An algorithm and protocol of a communication library.",
-                link_class, collective, algorithm, protocol, start, step, channels,
-                channel_bandwidth, provenance);
+                link_class, collective, algorithm, protocol, start, step, chunk, from_bytes,
+                channels, channel_bandwidth, provenance);
   ORRERY_RECORD(m, ir::Profile, "Measured or published numbers about GPUs and links.", name,
                 block_times, efficiencies, links, collectives, memory, pass_overheads, optimizers,
                 storage, phases, model_layers, kernels, collective_ways);
@@ -146,7 +146,7 @@ void bind_cluster(py::module_& m) {
   ORRERY_RECORD(m, models::GpuType, "A type of GPU.", name, vendor, peak, memory, memory_bandwidth,
                 efficiency, memory_efficiency, launch, price, spot_price, power, source);
   ORRERY_RECORD(m, models::LinkClass, "A class of links, one direction.", name, bandwidth, latency,
-                efficiency, shared, source);
+                efficiency, shared, source, mesh);
   ORRERY_RECORD(m, models::LinkDomain, "Devices that a full-bandwidth switch joins.", members,
                 link);
   ORRERY_RECORD(m, models::PcieSwitch, "GPUs behind one PCIe switch.", members, link, uplink);

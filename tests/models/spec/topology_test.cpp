@@ -1,5 +1,7 @@
 #include "models/spec/topology.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tests/models/spec/support.h"
@@ -154,6 +156,52 @@ nodes: [{name: n, gpus: {type: A100, count: 3}, domains: {link: bus}}]
   topology.route({2}, {1}, links);
   EXPECT_EQ(links, (std::vector<LinkId>{{0}, {0}}));
   EXPECT_NEAR(topology.path({0}, {1}).latency.value, 6 * kUs, 1e-15);
+}
+
+TEST(Topology, EveryTwoGpusOfAMeshHaveALinkOfTheirOwn) {
+  const Cluster cluster = cluster_of(R"(schema: orrery/cluster/1
+name: m
+links: {fabric: {bandwidth: 64 GB/s, latency: 3 us, efficiency: 0.5, mesh: true, source: test}}
+nodes:
+  - name: a
+    gpus: {type: A100, count: 4}
+    domains: {link: fabric}
+    nics: {link: ib}
+)");
+  const Topology topology(cluster);
+  std::vector<LinkId> seen;
+  for (int a = 0; a < 4; ++a) {
+    for (int b = 0; b < 4; ++b) {
+      if (a == b) continue;
+      std::vector<LinkId> links;
+      topology.route({a}, {b}, links);
+      ASSERT_EQ(links.size(), 1U);
+      EXPECT_EQ(topology.name_of(links[0]), fmt::format("a/gpu{}/fabric/to/gpu{}", a, b));
+      EXPECT_EQ(topology.find(topology.name_of(links[0])), links[0]);
+      seen.push_back(links[0]);
+      const Path path = topology.path({a}, {b});
+      EXPECT_TRUE(path.mesh);
+      EXPECT_EQ(path.kind, PathClass::nvlink);
+      EXPECT_DOUBLE_EQ(path.bandwidth.value, 32e9);
+      EXPECT_NEAR(path.latency.value, 3 * kUs, 1e-12);
+    }
+  }
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end());
+}
+
+TEST(Topology, OnlyADomainIsAMesh) {
+  EXPECT_NE(problems_of(R"(schema: orrery/cluster/1
+name: m
+links: {fabric: {bandwidth: 64 GB/s, latency: 3 us, mesh: true, source: test}}
+nodes:
+  - name: a
+    gpus: {type: A100, count: 4}
+    domains: {link: nvlink}
+    nics: {link: fabric}
+)")
+                .find("c.yaml:8:18: 'fabric' is a mesh (only GPUs of a domain are a mesh)"),
+            std::string::npos);
 }
 
 TEST(Topology, TheFastestOfSeveralCommonDomainsIsTaken) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "models/cost/collective.h"
+#include "models/cost/collective_ways.h"
 #include "models/ir/names.h"
 #include "models/lower/lower.h"
 #include "models/spec/topology.h"
@@ -280,6 +281,97 @@ TEST(CollectiveWays, OtherGroupsAndCollectivesKeepTheirRings) {
   EXPECT_EQ(time(with, CollectiveKind::all_reduce, 8), time(plain, CollectiveKind::all_reduce, 8));
   EXPECT_EQ(time(with, CollectiveKind::all_gather, 4), time(plain, CollectiveKind::all_gather, 4));
   EXPECT_NE(time(with, CollectiveKind::all_reduce, 4), time(plain, CollectiveKind::all_reduce, 4));
+}
+
+/// Two nodes of eight behind eight NICs, or behind two.
+ir::CollectiveWay in_chunks(ir::CollectiveWay::Algorithm algorithm) {
+  ir::CollectiveWay way;
+  way.link_class = "nic";
+  way.collective = "all_reduce";
+  way.algorithm = algorithm;
+  way.start = Seconds{40e-6};
+  way.step = Seconds{20e-6};
+  way.chunk = Bytes{512 * 1024};
+  way.channels = 16;
+  way.channel_bandwidth = BytesPerSecond{1e12};
+  way.provenance = test_source();
+  return way;
+}
+
+TEST(CollectivePipelines, ChunksGrowWithTheMessage) {
+  // 16 channels of eight members: 128 chunks side by side, 64 MiB of 512 KiB.
+  const auto in_switch = in_chunks(ir::CollectiveWay::Algorithm::nvls_tree);
+  const std::vector<std::pair<Bytes, double>> expected = {
+      {4_MiB - 1_B, 32}, {4_MiB, 32},  {64_MiB - 1_B, 64}, {64_MiB, 128}, {512_MiB - 1_B, 128},
+      {512_MiB, 256},    {1_GiB, 256}, {2_GiB - 1_B, 256}, {2_GiB, 512},  {16_GiB, 512}};
+  for (const auto& [message, kib] : expected) {
+    EXPECT_EQ(models::chunk_size(in_switch, message, 8, 2).value, 1024 * kib) << message.value;
+  }
+  // A chain of eight and one hop: depth 8. 64 MiB are 8 chunks a channel of 512 KiB, 32 of 128.
+  const auto chain = in_chunks(ir::CollectiveWay::Algorithm::tree);
+  for (const auto& [message, kib] : std::vector<std::pair<Bytes, double>>{{1_MiB, 32},
+                                                                          {16_MiB, 64},
+                                                                          {64_MiB, 128},
+                                                                          {128_MiB, 128},
+                                                                          {256_MiB, 256},
+                                                                          {512_MiB, 512}}) {
+    EXPECT_EQ(models::chunk_size(chain, message, 8, 2).value, 1024 * kib) << message.value;
+  }
+}
+
+TEST(CollectivePipelines, FlowsEqualTheClosedForm) {
+  for (const auto algorithm :
+       {ir::CollectiveWay::Algorithm::tree, ir::CollectiveWay::Algorithm::nvls_tree}) {
+    for (const int count : {2, 4}) {
+      const models::Cluster cluster = nodes(count, 8);
+      ir::Profile profile;
+      profile.collective_ways = {in_chunks(algorithm)};
+      const models::Topology topology(cluster, profile);
+      const auto path = [&](DeviceId a, DeviceId b) { return topology.path(a, b); };
+      const std::vector<DeviceId> group = first_devices(8 * count);
+      for (const Bytes bytes : {64_MiB, 2_GiB}) {
+        const bool chain = algorithm == ir::CollectiveWay::Algorithm::tree;
+        const double levels = count == 2 ? 1 : 2;
+        const Bytes chunk =
+            models::chunk_size(profile.collective_ways[0], bytes, 8, as_size(count));
+        const double loops = bytes.value / (16 * (chain ? 1 : 8) * chunk.value);
+        const double stages = chain ? 2 * (7 + levels) : 3 + 2 * levels;
+        const double nics = 8 * topology.path({0}, {8}).bandwidth.value;
+        const double port = topology.path({0}, {1}).bandwidth.value;
+        const double network =
+            40e-6 + 40e-6 * levels + (count == 2 ? 1 : 2) * bytes.value / loops / nics;
+        const double inside = (chain ? 2 : 9.0 / 8) * bytes.value / loops / port;
+        const double expected = (loops - 1 + stages) * std::max(network, inside);
+        const double time =
+            models::collective_time(CollectiveKind::all_reduce, models::CollectiveAlgorithm::ring,
+                                    group, bytes, path)
+                .value;
+        EXPECT_NEAR(time / expected, 1, 1e-12) << bytes.value;
+        const Outcome run =
+            simulate(cluster, make_workload(1),
+                     collective_program(CollectiveKind::all_reduce, 8 * count, bytes), {}, profile);
+        EXPECT_NEAR(run.iteration_time / expected, 1, 1e-6) << bytes.value;
+      }
+    }
+  }
+}
+
+TEST(CollectivePipelines, SmallerMessagesAndOneNodeKeepTheirRings) {
+  const models::Cluster cluster = nodes(2, 8);
+  ir::Profile profile;
+  profile.collective_ways = {in_chunks(ir::CollectiveWay::Algorithm::nvls_tree)};
+  profile.collective_ways[0].from_bytes = 64_MiB;
+  const models::Topology plain(cluster);
+  const models::Topology with(cluster, profile);
+  const auto time = [](const models::Topology& topology, int members, Bytes bytes) {
+    return models::collective_time(CollectiveKind::all_reduce, models::CollectiveAlgorithm::ring,
+                                   first_devices(members), bytes,
+                                   [&](DeviceId a, DeviceId b) { return topology.path(a, b); });
+  };
+  EXPECT_EQ(time(with, 16, 64_MiB - 1_B), time(plain, 16, 64_MiB - 1_B));
+  EXPECT_NE(time(with, 16, 64_MiB), time(plain, 16, 64_MiB));
+  EXPECT_EQ(time(with, 8, 64_MiB), time(plain, 8, 64_MiB));
+  EXPECT_EQ(time(with, 12, 64_MiB), time(plain, 12, 64_MiB));  // eight and four
 }
 
 }  // namespace

@@ -211,17 +211,20 @@ class CollectiveWay(Record):
 
     link_class: str
     collective: str
-    algorithm: Literal["ring", "tree", "nvls"]
+    algorithm: Literal["ring", "tree", "nvls", "nvls_tree"]
     protocol: Literal["ll", "ll128", "simple"]
     start: float
     step: float
+    chunk: float
+    from_bytes: float
     channels: int
     channel_bandwidth: float
     provenance: Provenance
     def __init__(self, *, link_class: str = ..., collective: str = ..., algorithm: Literal["ring",
-                 "tree", "nvls"] = ..., protocol: Literal["ll", "ll128", "simple"] = ...,
-                 start: float = ..., step: float = ..., channels: int = ...,
-                 channel_bandwidth: float = ..., provenance: Provenance = ...) -> None: ...
+                 "tree", "nvls", "nvls_tree"] = ..., protocol: Literal["ll", "ll128",
+                 "simple"] = ..., start: float = ..., step: float = ..., chunk: float = ...,
+                 from_bytes: float = ..., channels: int = ..., channel_bandwidth: float = ...,
+                 provenance: Provenance = ...) -> None: ...
 
 class Communication(Record):
     """How activations cross and gradients synchronize."""
@@ -669,8 +672,10 @@ class LinkClass(Record):
     efficiency: float
     shared: bool
     source: str
+    mesh: bool
     def __init__(self, *, name: str = ..., bandwidth: float = ..., latency: float = ...,
-                 efficiency: float = ..., shared: bool = ..., source: str = ...) -> None: ...
+                 efficiency: float = ..., shared: bool = ..., source: str = ...,
+                 mesh: bool = ...) -> None: ...
 
 class LinkDomain(Record):
     """Devices that a full-bandwidth switch joins."""
