@@ -22,8 +22,16 @@ STATES = orrery.StateBytes(weight=2, gradient=2, master=4 + 4, moments=8)
 STATES_BF16 = orrery.StateBytes(weight=2, gradient=6, master=4, moments=8)
 
 
+def heads_of(row):
+    """As the heading says; where they do not divide the width, with which Megatron does not start,
+    the nearest count that does."""
+    hidden, told, tp = row.count("hidden"), row.count("heads"), row.count("tensor_parallel")
+    return min((heads for heads in range(tp, 2 * told, tp) if hidden % heads == 0),
+               key=lambda heads: abs(heads - told))
+
+
 def bloom(row):
-    hidden, heads = row.count("hidden"), row.count("heads")
+    hidden, heads = row.count("hidden"), heads_of(row)
     shape = orrery.load_shape("bloom_176b").replace(
         layers=row.count("layers"), hidden=hidden, heads=heads, kv_heads=heads,
         head_dim=hidden // heads, ffn=4 * hidden, vocabulary=row.count("vocabulary"))

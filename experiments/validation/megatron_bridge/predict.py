@@ -4,11 +4,13 @@ experts in BF16, FP8, MXFP8 and NVFP4 on H100, B200, B300, GB200 and GB300 (READ
 `predict.py --help`."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import errors  # noqa: E402
 import tables  # noqa: E402
+from today.gpus import GPUS  # noqa: E402
 from today import rows, study  # noqa: E402
 from today.models import STAND_INS, model, packed  # noqa: E402
 
@@ -19,12 +21,23 @@ BEFORE, AFTER = ("25.09", "25.11", "26.02", "26.04"), ("26.06", "26.08")
 TARGET_EXPERTS, TARGET_DENSE = 0.10, 0.06
 
 
+# Layers of each chunk of DeepSeek-V3, the last of which has the layer of the second token and the
+# loss as well. [NVIDIA-NeMo/Megatron-Bridge, recipes/deepseek/deepseek_v3.py, pp_layout]
+LAYOUTS = ((8,) * 7 + (5,), (4,) * 15 + (1,), (1,) + (2,) * 30 + (0,))
+
+
+def model_of(name):
+    known = model(name)
+    return replace(known, predicted=1, layouts=LAYOUTS) if name == "deepseek_v3" else known
+
+
 def read_row(row, found):
     name, task = row.text("model"), row.text("task")
-    known = model(name)
+    known = model_of(name)
     run = rows.run_of(row, set=set_of(name, known), frozen=task == "lora",
                       model=known if task == "pretrain" else packed(known, DOCUMENT),
-                      generation=row.text("container"))
+                      generation=row.text("container"),
+                      whole_experts=known.shape.experts > 0)
     run.ends_count = rows.ends_as_layers(run)
     # Products in bf16 as dgxc's rows say: here gpt-oss alone has many of them.
     given = study.taken_from(found, "H100" if run.gpu == "H100" else "GB200")
@@ -61,9 +74,6 @@ def free(runs):
     def on(*gpus):
         return lambda run: run.gpu in gpus
 
-    def of(*containers):
-        return lambda run: run.generation in containers
-
     def experts_of(containers):
         return lambda run: run.set != "dense" and run.generation in containers
 
@@ -77,11 +87,26 @@ def free(runs):
             study.Free("attention", "gpt-oss from 26.06", sinks(AFTER)),
             study.Free("gap"),
             study.Free("exposed"),
-            study.Free("exposed_experts", "nodes of 8", experts_on("H100", "B200", "B300")),
-            study.Free("exposed_experts", "racks", experts_on("GB200", "GB300")),
+            study.Free("exposed_experts", "overlapped", overlapped),
+            study.Free("exposed_experts", "inside a domain", inside),
             study.Free("routing", "25.09 to 26.04", experts_of(BEFORE)),
             study.Free("routing", "26.06 and 26.08", experts_of(AFTER)),
-            study.Free("host", "25.09 to 26.02", of("25.09", "25.11", "26.02"))]
+            study.Free("host", "nodes of 8", experts_on("H100", "B200", "B300"))]
+
+
+def inside(run):
+    """Runs whose experts are spread over GPUs of one scale-up domain."""
+    return run.set != "dense" and run.ep <= GPUS[run.gpu].domain
+
+
+def overlapped(run):
+    """Runs between nodes whose configuration overlaps dispatch and combine with other passes
+    (a2a_1f1b, moe_a2a_overlap): on H100 DeepSeek-V3 and, from 26.02 on, Qwen3 235B.
+    [NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs]"""
+    name = run.model.shape.name
+    return run.gpu == "H100" and (
+        name == "deepseek_v3" or
+        name == "qwen3_235b_a22b" and run.generation not in ("25.09", "25.11"))
 
 
 def sinks(containers):

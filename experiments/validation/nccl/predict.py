@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Predicts NCCL's all-reduce on one and two nodes of eight H100 by size (README.md).
+"""Predicts NCCL's all-reduce on one and two nodes of eight GPUs by size (README.md).
 `predict.py --help`."""
 
 import argparse
@@ -16,6 +16,7 @@ from a100 import fit  # noqa: E402
 LARGE = 1 << 20  # bytes, from which bandwidths are scored
 TARGET = 0.10
 NODE = 8
+LATER = "p5_later"
 # How a node of eight reduces. NCCL takes whichever is shortest: messages with flags instead of
 # fences (LL, LL128), early to start and narrow, or sums in the switch (NVLS), late to start and
 # wide. Seconds and bytes/s of the whole message. [NVIDIA/nccl, src/graph/tuning.cc]
@@ -26,9 +27,17 @@ CHANNELS = 16
 # Of the time of a short message: NCCL's tuner counts 6.6 us, and 0.6 us for each step by LL.
 STEPS = 2 * (NODE - 1)
 OF_STEPS = STEPS * 0.6 / (6.6 + STEPS * 0.6)
+# How two nodes reduce over EFA: in chunks. On H100 each node sums in its switch and a tree joins
+# the nodes (NVLSTree): a chunk waits 2 x 23 us inside, and for each hop between nodes 20 us and 3 us
+# of completion. [aws/aws-ofi-nccl, src/tuner/nccl_ofi_model.cpp, include/nccl_ofi_param.h] On A100
+# chains of GPUs (Tree): what a chunk waits is fitted.
+CHUNK = 512 << 10  # largest: of a buffer of 4 MiB an eighth [NVIDIA/nccl, src/enqueue.cc]
+INSIDE, BETWEEN = 23e-6, 23e-6
+LEAST = 64 << 20  # bytes, from which the p5 nodes' software was published
+CHUNK_LATENCY = 20e-6
 
 
-def profile(point):
+def profile(point, chunk_latency=CHUNK_LATENCY):
     """The choice as a profile, so that every simulation of such nodes makes it."""
     flags_start, flags, switch_start, switch = point
     source = orrery.Provenance(source="nccl-tests on one DGX H100, fitted by "
@@ -40,27 +49,35 @@ def profile(point):
                     step=flags_start * OF_STEPS / STEPS,
                     channel_bandwidth=flags * STEPS / NODE / CHANNELS),
         way.replace(algorithm="nvls", protocol="simple", start=switch_start,
-                    channel_bandwidth=switch * (NODE + 1) / NODE / CHANNELS)])
+                    channel_bandwidth=switch * (NODE + 1) / NODE / CHANNELS),
+        way.replace(link_class="efa-400", algorithm="nvls_tree", protocol="simple",
+                    start=2 * INSIDE, step=BETWEEN, chunk=CHUNK, from_bytes=LEAST,
+                    channel_bandwidth=25e9),
+        way.replace(link_class="efa-100", algorithm="tree", protocol="simple",
+                    start=chunk_latency, chunk=CHUNK, from_bytes=LARGE, channels=8,
+                    channel_bandwidth=6.25e9)])
 
 
-def cluster(nodes):
-    """p5: four EFA adapters of 100 Gb/s for each GPU, taken for one of 400 Gb/s."""
+def cluster(nodes, gpu="H100"):
+    """p5: four EFA adapters of 100 Gb/s for each H100, taken for one of 400 Gb/s. p4de: one for
+    each two A100."""
+    design = {"H100": ("H100-80GB", "nvlink4", "pcie5-x16", {"link": "efa-400", "count": NODE}),
+              "A100": ("A100-80GB", "nvlink3", "pcie4-x16", {"link": "efa-100", "count": NODE // 2})}
+    name, domain, pcie, nics = design[gpu]
     return orrery.load_cluster({
-        "name": "p5", "nodes": [{"name": "p5", "count": nodes,
-                                 "gpus": {"type": "H100-80GB", "count": NODE},
-                                 "domains": {"link": "nvlink4"}, "pcie": {"link": "pcie5-x16"},
-                                 "nics": {"link": "infiniband-400", "count": NODE},
-                                 "host_memory": {"capacity": "2 TiB", "bandwidth": 200e9}}]})
+        "name": gpu, "nodes": [{"name": gpu, "count": nodes, "gpus": {"type": name, "count": NODE},
+                                "domains": {"link": domain}, "pcie": {"link": pcie}, "nics": nics,
+                                "host_memory": {"capacity": "2 TiB", "bandwidth": 200e9}}]})
 
 
-CLUSTERS = {nodes: cluster(nodes) for nodes in (1, 2)}
+CLUSTERS = {of: cluster(*of) for of in ((1, "H100"), (2, "H100"), (2, "A100"))}
 
 
 def reduce_times(rows, made=None):
-    """Of each row, in the library's closed form: the fastest way inside a node, rings through all
-    adapters where there are several."""
-    topologies = {nodes: orrery.Topology(one, made) for nodes, one in CLUSTERS.items()}
-    return [topologies[row["nodes"]].collective_time(
+    """Of each row, in the library's closed form: the fastest way inside a node or between two, and
+    rings through all adapters where none is known."""
+    topologies = {of: orrery.Topology(one, made) for of, one in CLUSTERS.items()}
+    return [topologies[row["nodes"], row["gpu"]].collective_time(
         "all_reduce", "ring", range(NODE * row["nodes"]), row["size"]) for row in rows]
 
 
@@ -70,34 +87,48 @@ def bus_bandwidth(seconds, row):
 
 
 def read(folder, problems):
-    """Fitted on: the table of one DGX H100."""
+    """Fitted on: the table of one DGX H100 and, from 1 MiB on, that of two p4de."""
     rows = []
     for row in tables.Table(f"{folder}/all_reduce.csv", ["id", "system", "size"], problems):
-        rows.append({"id": row.text("id"), "set": row.text("system"), "nodes": row.count("nodes"),
-                     "gpus": row.count("gpus"), "size": float(row.count("size")),
+        system, size = row.text("system"), float(row.count("size"))
+        rows.append({"id": row.text("id"), "set": system, "nodes": row.count("nodes"),
+                     "gpus": row.count("gpus"), "size": size,
+                     "gpu": "A100" if system == "p4de" else "H100",
                      "measured": row.number("time_us"),
-                     "fitted": row.text("system") == "dgx_h100"})
+                     "fitted": system == "dgx_h100" or system == "p4de" and size >= LARGE})
     return rows
 
 
-def fit_node(rows):
+def fit_rows(rows, start, make):
+    """The parameters of the profile that `make` makes of them, and each row's error without it."""
     measured = [1e-6 * row["measured"] for row in rows]
-    assert errors.enough_rows(len(START), len(rows))
-    space = fit.Space(start=START, least=[value / 5 for value in START],
-                      most=[value * 5 for value in START], iterations=30)
+    assert errors.enough_rows(len(start), len(rows))
+    space = fit.Space(start=start, least=[value / 5 for value in start],
+                      most=[value * 5 for value in start], iterations=30)
 
     def model(points):
-        return [reduce_times(rows, profile(point)) for point in points]
+        return [reduce_times(rows, make(point)) for point in points]
 
     found = fit.fit_rows(measured, space, model)
-    left_out = [reduce_times([row], profile(fit.point_without(found, place, space)))[0] / real - 1
-                for place, (row, real) in enumerate(zip(rows, measured))]
+    left_out = {row["id"]: reduce_times([row], make(fit.point_without(found, place, space)))[0] /
+                real - 1 for place, (row, real) in enumerate(zip(rows, measured))}
     return found.point, left_out
+
+
+def scored(row):
+    """Two p5 under later software stand apart: what NCCL chooses there is not published."""
+    return not row["fitted"] and row["set"] != LATER
 
 
 def line(name, rows, found, target=None):
     return errors.summarize(name, "bus_bandwidth", [found[row["id"]] for row in rows],
                             [row["id"] for row in rows], target)
+
+
+def parameters_of(names, units, point, rows, left_out):
+    size = math.fsum(abs(left_out[row["id"]]) for row in rows) / len(rows)
+    return [errors.Parameter(name, unit, value, [row["id"] for row in rows], size)
+            for name, unit, value in zip(names, units, point)]
 
 
 def main():
@@ -108,30 +139,29 @@ def main():
     problems = tables.Problems()
     rows = read(options.data, problems)
     problems.raise_any()
-    fitting = [row for row in rows if row["fitted"]]
-    point, left_out = fit_node(fitting)
-    made = profile(point)
+    inside = [row for row in rows if row["fitted"] and row["nodes"] == 1]
+    between = [row for row in rows if row["fitted"] and row["nodes"] > 1]
+    point, out = fit_rows(inside, START, profile)
+    waits, more = fit_rows(between, [CHUNK_LATENCY], lambda found: profile(point, *found))
+    out = {name: 1 / (1 + error) - 1 for name, error in (out | more).items()}
+    made = profile(point, *waits)
     seconds = {row["id"]: time for row, time in zip(rows, reduce_times(rows, made))}
     unseen = {row["id"]: 1e-6 * row["measured"] / seconds[row["id"]] - 1 for row in rows}
-    out = {row["id"]: 1 / (1 + error) - 1 for row, error in zip(fitting, left_out)}
     large = [row for row in rows if row["size"] >= LARGE]
     plain = {row["id"]: 1e-6 * row["measured"] / time - 1
              for row, time in zip(large, reduce_times(large))}
-    sets = dict.fromkeys(row["set"] for row in rows if not row["fitted"])
-    table = [line(f"{name}, from 1 MiB", [row for row in large if row["set"] == name], unseen)
-             for name in sets]
-    table += [line("scored, from 1 MiB", [row for row in large if not row["fitted"]], unseen,
-                   TARGET),
-              line("dgx_h100, from 1 MiB, leave one out",
-                   [row for row in large if row["fitted"]], unseen | out),
+    sets = dict.fromkeys(row["set"] for row in large)
+    table = [line(f"{name}, from 1 MiB" + (", leave one out" if name in ("dgx_h100", "p4de") else ""),
+                  [row for row in large if row["set"] == name], unseen | out) for name in sets]
+    table += [line("scored, from 1 MiB", [row for row in large if scored(row)], unseen, TARGET),
               line("the library's rings, from 1 MiB", large, plain)]
-    size = math.fsum(abs(error) for error in out.values()) / len(out)
-    parameters = [errors.Parameter(name, unit, value, [row["id"] for row in fitting], size)
-                  for name, unit, value in zip(NAMES, UNITS, point)]
+    parameters = parameters_of(NAMES, UNITS, point, inside, out)
+    parameters += parameters_of(["chunk_latency"], ["s"], waits, between, out)
     cells = [errors.Row(row["id"], row["set"], "bus_bandwidth",
                         bus_bandwidth(seconds[row["id"]], row),
-                        bus_bandwidth(1e-6 * row["measured"], row), row["size"] >= LARGE,
-                        row["fitted"]) for row in rows]
+                        bus_bandwidth(1e-6 * row["measured"], row),
+                        row["size"] >= LARGE and row["set"] != LATER, row["fitted"])
+             for row in rows]
     for file, text in (("parameters.csv", errors.parameters_csv("nccl", parameters)),
                        ("predictions.csv", errors.predictions_csv(cells)),
                        ("errors.csv", errors.errors_csv("nccl", table))):

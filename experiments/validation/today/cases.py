@@ -40,11 +40,17 @@ def schedule_of(run):
     return "interleaved_1f1b" if run.virtual_stages > 1 else "1f1b"
 
 
+def rings_of(run):
+    """Rings of replicas that begin on each node: as many as it has replicas, but one where all are
+    on one node."""
+    per_node = max(1, GPUS[run.gpu].domain // (run.tp * run.cp))
+    return per_node if run.dp > per_node else 1
+
+
 def fold_of(run):
     width, domain = run.tp * run.cp, GPUS[run.gpu].domain
-    per_node = max(1, domain // width)  # replicas on a node
-    if run.dp > per_node:
-        return Fold(2, min(width, domain), per_node)
+    if run.dp > max(1, domain // width):
+        return Fold(2, min(width, domain), rings_of(run))
     replicas = min(run.dp, 2)
     return Fold(replicas, max(min(width, domain), domain * replicas // run.dp), 1)
 
@@ -105,6 +111,29 @@ def parameters_of_rank(run):
     return orrery.parameters(shape) / (run.tp * run.pp)
 
 
+def share_of_experts(run):
+    """Of a rank's parameters, roughly: as if all layers were alike."""
+    layer = run.model.layers[-1]
+    if not layer.experts:
+        return 0.0
+    one = (3 if layer.gated else 2) * layer.hidden * layer.expert_ffn
+    held = device_shape(run).experts * one * run.model.shape.layers / (run.pp * run.tp)
+    return min(1.0, held / parameters_of_rank(run))
+
+
+def ring_share(run, members, rings):
+    """Of a rank's gradients or weights the part that one link carries once around the rings of
+    `members` ranks, `rings` of which begin on a node. Experts are the same only on every ep-th
+    rank: fewer members, and fewer of them on a node to share its adapters. Whole experts lie on
+    all ranks of a tensor-parallel group, so that each has more of them."""
+    experts = share_of_experts(run) if run.ep > 1 else 0.0
+    spread = run.tp * run.cp if run.whole_experts else 1
+    same = max(1, run.dp * spread // run.ep)
+    return ((1 - experts) * (members - 1) / members / rings +
+            experts * (run.tp if run.whole_experts else 1) *
+            (same - 1) / same / max(1, rings * spread // run.ep))
+
+
 def bucket_bytes(run):
     return parameters_of_rank(run) * run.gradient_bytes / max(BUCKETS, run.virtual_stages)
 
@@ -147,9 +176,7 @@ def shorten(run, built, parameters):
     groups = program.groups
     shapes = program.collective_shapes
     for shape in shapes:
-        # Weights are gathered ahead of the first pass that needs them: all but the first
-        # bucket's hide behind other layers' passes [Megatron-LM, overlap_param_gather].
-        hidden = 1.0 / max(BUCKETS, run.virtual_stages) if shape.purpose == "zero" else 1.0
+        hidden = hidden_gathers(run, parameters) if shape.purpose == "zero" else 1.0
         if run.frozen:
             hidden = 1e-3  # of the adapters alone
         for part in shape.parts:
@@ -157,10 +184,38 @@ def shorten(run, built, parameters):
             if members > 1:
                 most = members * factor
                 carried = (members - 1) / members
-                part.bytes *= hidden / built.fold.rings * (most - 1) / most / carried
+                part.bytes *= hidden * ring_share(run, most, built.fold.rings) / carried
                 # Latencies count in full, of gathers that hide as well.
                 part.bytes += later_steps(run, built.fold, members, most) / carried
     program.collective_shapes = shapes
+
+
+def hidden_gathers(run, parameters):
+    """Share of the gathers of updated weights that is left. Each is ahead of the first pass that
+    needs it: all but the first bucket's hide behind earlier passes of other layers, as far as these
+    are long enough: of the first micro-batch and, ahead of the last chunk, of as many as the
+    pipeline is long through each chunk before it [Megatron-LM, overlap_param_gather]."""
+    first = 1.0 / max(BUCKETS, run.virtual_stages)
+    traffic = gather_time(run)
+    if run.frozen or traffic == 0.0:
+        return first
+    layers = Prices(run, parameters).layers
+    passes = sum(layers[run.model.kind(number)].forward
+                 for number in range(run.model.shape.layers)) / run.chunks
+    before = (run.virtual_stages - 1) * min(run.pp, run.micro_batches) + 1
+    return max(first, 1 - before * passes / traffic)
+
+
+def gather_time(run):
+    """Seconds for which a gather of all weights of a rank occupies its links."""
+    members = run.dp * run.cp
+    if members == 1:
+        return 0.0
+    gpu, links, rings = GPUS[run.gpu], orrery.library()["links"], rings_of(run)
+    link = links[gpu.network if rings > 1 or members * run.tp > gpu.domain else gpu.scale_up]
+    return (parameters_of_rank(run) * run.weight_bytes * ring_share(run, members, rings) *
+            (gpu.per_nic if link.name == gpu.network else 1) /
+            (link.bandwidth * link.efficiency))
 
 
 def later_steps(run, fold, members, most):
@@ -246,11 +301,22 @@ class Prices:
             self.layers.append(times)
         shape = run.model.shape
         self.ends = {0: self.kernels.embedding(shape.hidden, at),
-                     shape.layers + 1: self.kernels.head(shape.hidden, shape.vocabulary, at)}
+                     shape.layers + 1: self.end_of(run, at)}
         # What hidden gradient and weight traffic takes from compute, spread over all passes, and
         # what the slowest GPU takes longer than the average one.
         self.slowdown *= 1.0 + parameters["exposed_gradients"] * hidden_share(run, self.layers)
         self.slowdown *= 1.0 + parameters["spread"] * slowest_of(run.gpus)
+
+    def end_of(self, run, at):
+        """The head, and what predicts tokens beyond the next one."""
+        shape = run.model.shape
+        head = self.kernels.head(shape.hidden, shape.vocabulary, at)
+        more = [head, self.layers[run.model.kind(shape.layers - 1)],
+                self.kernels.linear(at.samples * at.sequence / at.context_parallel,
+                                    shape.hidden / at.tensor_parallel, 2 * shape.hidden, at)]
+        return head.replace(
+            forward=head.forward + run.model.predicted * sum(one.forward for one in more),
+            backward=head.backward + run.model.predicted * sum(one.backward for one in more))
 
     def block(self, number, backward, recompute):
         if number in self.ends:
@@ -290,7 +356,8 @@ def experts_exchange(run, layer, parameters):
         return 0.0
     gpu = GPUS[run.gpu]
     links = orrery.library()["links"]
-    inside = min(run.ep, max(1, gpu.domain // (run.tp * run.cp)))
+    width = 1 if run.whole_experts else run.tp * run.cp
+    inside = min(run.ep, max(1, gpu.domain // width))
     tokens = float(run.micro_batch) * run.sequence / run.cp
     sent = 2.0 * tokens / run.tp * layer.hidden * layer.top_k
     local, far = (inside - 1) / run.ep, (run.ep - inside) / run.ep
@@ -303,17 +370,10 @@ def experts_exchange(run, layer, parameters):
 def replica_traffic(run):
     """Seconds for which sums of gradients and gathers of weights occupy the links of a GPU in a
     step, by the bytes alone."""
-    members = run.dp * run.cp
-    if members == 1 or run.frozen:
+    if run.frozen:
         return 0.0
-    gpu, links = GPUS[run.gpu], orrery.library()["links"]
-    fold = fold_of(run)
-    link = links[gpu.network if fold.rings > 1 or members * run.tp > gpu.domain
-                 else gpu.scale_up]
-    passes = (2.0 if run.sharded == "all" else 1.0) * run.weight_bytes + run.gradient_bytes
-    return (parameters_of_rank(run) * passes * (members - 1) / members / fold.rings *
-            (gpu.per_nic if link.name == gpu.network else 1) /
-            (link.bandwidth * link.efficiency))
+    passes = (2.0 if run.sharded == "all" else 1.0) + run.gradient_bytes / run.weight_bytes
+    return passes * gather_time(run)
 
 
 def hidden_share(run, layers):

@@ -15,6 +15,10 @@ class Model:
     shape: object  # orrery.ModelShape, for parameters and messages
     layers: tuple  # kinds of layers, orrery.KernelLayer
     order: tuple = ()  # of each layer its kind; none: all are of the first
+    # Tokens beyond the next that are predicted in training, each by a projection, a layer and a
+    # head of its own at the end [DeepSeek-AI 2024, DeepSeek-V3 Technical Report, 2.2].
+    predicted: int = 0
+    layouts: tuple = ()  # layers of each chunk, where the software does not divide them evenly
 
     def kind(self, number):
         """Of the layer with this number, from 0."""
@@ -37,6 +41,7 @@ class Run:
     virtual_stages: int = 1
     cp: int = 1
     ep: int = 1
+    whole_experts: bool = False  # spread over tensor-parallel ranks too, not cut into tp parts
     precision: str = "bf16"  # of products: bf16, fp8, fp4
     recompute: str = "none"  # of whole layers, "selective" or "full"
     sharded: str = "optimizer"  # over replicas: "none", "optimizer" (ZeRO-1), "all" (ZeRO-3, FSDP)
@@ -91,6 +96,9 @@ class Run:
 def chunk_layers(run):
     """Layers of each chunk along the model: equal, or, where they do not divide, one more in the
     first ones. Where the ends count as layers the first and last chunk have one less."""
+    for layout in run.model.layouts:
+        if len(layout) == run.chunks:
+            return list(layout)
     layers = run.model.shape.layers + (2 if run.ends_count else 0)
     base, more = divmod(layers, run.chunks)
     counts = [base + (1 if place < more else 0) for place in range(run.chunks)]

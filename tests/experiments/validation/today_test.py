@@ -6,6 +6,7 @@ a run change its time?"""
 import importlib.util
 import random
 import unittest
+from dataclasses import replace
 
 import support
 import errors
@@ -127,6 +128,82 @@ class Cases(unittest.TestCase):
                 self.assertAlmostEqual(simulated / estimated, 1, delta=0.04)
 
 
+class Experts(unittest.TestCase):
+    def run_of(self, **more):
+        return toy(**({"model": model("qwen3_30b_a3b"), "tp": 1, "pp": 1, "virtual_stages": 1,
+                       "whole_experts": True} | more))
+
+    def test_gradients_of_experts_travel_among_the_ranks_that_hold_them(self):
+        # 64 GPUs on nodes of eight. Spread over a node, each expert is once on every node: eight
+        # ranks, each behind its own adapter. What is left is on all 64, in eight rings.
+        run = self.run_of(ep=8)
+        experts = cases.share_of_experts(run)
+        layer = run.model.layers[0]
+        held = 128 / 8 * 3 * layer.hidden * layer.expert_ffn * 48
+        self.assertAlmostEqual(experts, held / cases.parameters_of_rank(run), delta=1e-12)
+        self.assertAlmostEqual(cases.ring_share(run, 64, 8),
+                               (1 - experts) * 63 / 64 / 8 + experts * 7 / 8, delta=1e-12)
+        # Spread over all, nobody else has them.
+        run = self.run_of(ep=64)
+        rest = 1 - cases.share_of_experts(run)
+        self.assertAlmostEqual(cases.ring_share(run, 64, 8), rest * 63 / 64 / 8, delta=1e-12)
+        # Without experts all ranks sum everything.
+        self.assertAlmostEqual(cases.ring_share(toy(), 4, 2), 3 / 4 / 2, delta=1e-12)
+
+    def test_exchanges_leave_the_node_where_its_gpus_do_not_hold_all_experts(self):
+        layer = self.run_of().model.layers[0]
+        links = orrery.library()["links"]
+        near, far = (links[GPUS["H100"].scale_up], links[GPUS["H100"].network])
+        rate = {link.name: link.bandwidth * link.efficiency for link in (near, far)}
+        sent = 2 * 2048 * layer.hidden * layer.top_k
+        for ep, tp, away in ((8, 1, 0), (32, 1, 24 / 32), (32, 2, 24 / 32)):
+            run = self.run_of(ep=ep, tp=tp)
+            inside = sent / tp * (min(ep, 8) - 1) / ep / rate[near.name]
+            outside = sent / tp * away / rate[far.name]
+            found = cases.experts_exchange(run, layer, DECLARED | {"exposed_experts": 1.0})
+            self.assertAlmostEqual(found, 2 * (max(inside, outside) + near.latency), delta=1e-12)
+
+    def test_a_second_predicted_token_costs_a_layer_a_projection_and_a_head(self):
+        known = model("deepseek_v3")
+        run = toy(model=known, tp=1, pp=4)
+        two = toy(model=replace(known, predicted=1), tp=1, pp=4)
+        one, more = (cases.Prices(each, DECLARED) for each in (run, two))
+        end = known.shape.layers + 1
+        kernels, at = one.kernels, cases.degrees_of(run)
+        added = (one.ends[end].forward + one.layers[0].forward +
+                 kernels.linear(2048, 7168, 2 * 7168, at).forward)
+        self.assertAlmostEqual(more.ends[end].forward, one.ends[end].forward + added, delta=1e-12)
+
+    def test_layouts_hold_all_layers(self):
+        study = script("megatron_bridge")
+        for layout in study.LAYOUTS:
+            run = toy(model=study.model_of("deepseek_v3"), pp=len(layout), virtual_stages=1)
+            self.assertEqual((sum(layout), chunk_layers(run)), (61, list(layout)))
+
+    def test_gathers_hide_behind_the_passes_ahead_of_the_last_chunk(self):
+        # 16 layers in four stages of two chunks: the last chunk follows four micro-batches.
+        run = toy(gpus=4096, micro_batch=1, global_batch=256 * 32)
+        traffic = cases.gather_time(run)
+        passes = 16 / 8 * cases.Prices(run, DECLARED).layers[0].forward
+        left = cases.hidden_gathers(run, DECLARED)
+        self.assertAlmostEqual(left, 1 - 5 * passes / traffic, delta=1e-12)
+        self.assertGreater(left, 1 / 8)
+
+
+class Bloom(unittest.TestCase):
+    def test_heads_divide_the_width(self):
+        problems = tables.Problems()
+        rows = list(tables.Table(f"{tables.measurements('bigscience')}/throughput.csv",
+                                 ["id", "hidden", "heads"], problems))
+        heads = {row.text("id"): script("bigscience").heads_of(row) for row in rows[:60:7]}
+        self.assertTrue(heads)
+        self.assertEqual(script("bigscience").heads_of(
+            next(row for row in rows if row.text("id") == "bloom-048")), 112)
+        for row in rows:
+            if row.count("hidden") % row.count("heads") == 0:
+                self.assertEqual(script("bigscience").heads_of(row), row.count("heads"))
+
+
 class Jitter(unittest.TestCase):
     def test_the_slowest_of_many_is_drawn(self):
         draw, gpus, deviation = random.Random(1), 64, 0.01
@@ -198,6 +275,21 @@ class Nccl(unittest.TestCase):
             path = topology.path(edge.source, edge.destination)
             flow = edge.bytes / path["bandwidth"] + path["latency"] + edge.extra_latency
             self.assertAlmostEqual(flow / time, 1, delta=1e-9)
+
+    def test_nodes_reduce_in_chunks(self):
+        """Five stages of 92 us and a loop over 400 GB/s each: chunks of 128, 256 and 512 KiB on 16
+        channels of eight GPUs."""
+        study = script("nccl")
+        topology = orrery.Topology(study.cluster(2), study.profile(study.START))
+        for mib, kib in ((64, 128), (256, 128), (512, 256), (1024, 256), (2048, 512)):
+            size, loop = mib * 2.0**20, 128 * kib * 1024
+            time = (size / loop + 4) * (92e-6 + loop / 400e9)
+            found = topology.collective_time("all_reduce", "ring", range(16), size)
+            self.assertAlmostEqual(found / time, 1, delta=1e-9)
+            for edge in topology.collective_flows("all_reduce", range(16), size):
+                path = topology.path(edge.source, edge.destination)
+                alone = edge.bytes / path["bandwidth"] + path["latency"] + edge.extra_latency
+                self.assertLessEqual(alone / time, 1 + 1e-9)
 
 
 if __name__ == "__main__":
