@@ -37,6 +37,23 @@ Evaluation evaluation_of(const ir::Plan& plan, const Cluster& cluster, const Wor
   return evaluation;
 }
 
+namespace {
+
+class Evaluated final : public Evaluator::Pending {
+ public:
+  explicit Evaluated(Evaluation evaluation) : evaluation_(std::move(evaluation)) {}
+  Evaluation join() override { return std::move(evaluation_); }
+
+ private:
+  Evaluation evaluation_;
+};
+
+}  // namespace
+
+std::unique_ptr<Evaluator::Pending> Evaluator::start(const ir::Plan& plan) const {
+  return std::make_unique<Evaluated>(evaluate(plan));
+}
+
 void describe(config::Visitor& v, Infeasible& infeasible) {
   v.title("Infeasible");
   v.required("constraint", infeasible.constraint, "that no plan meets");

@@ -2,6 +2,7 @@
 /// that they cannot look into, and the values that go through it.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -64,6 +65,17 @@ class Evaluator {
   virtual ~Evaluator() = default;
   virtual Evaluation evaluate(const ir::Plan& plan) const = 0;
   virtual std::string name() const = 0;
+
+  /// An evaluation under way.
+  class Pending {
+   public:
+    virtual ~Pending() = default;
+    /// Waits for it. Only once.
+    virtual Evaluation join() = 0;
+  };
+  /// As evaluate(), to be joined later; several may be under way. An evaluator that cannot work
+  /// while its caller does evaluates at once.
+  virtual std::unique_ptr<Pending> start(const ir::Plan& plan) const;
 };
 
 }  // namespace orrery::models

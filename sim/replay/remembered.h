@@ -110,32 +110,53 @@ class Remembered {
   /// name() writes the question into a ByteWriter, simulate() answers it.
   template <class Name, class Simulate>
   const Answer& get(const Name& name, const Simulate& simulate) {
-    ++counts_.asked;
-    ByteWriter question;
+    Question question;
+    if (const Answer* known = look_up(name, question)) return *known;
+    const AddTime timed(counts_.simulating);
+    return keep(question, simulate());
+  }
+
+  /// get() in two parts, for simulations of which several are under way: null where the answer is
+  /// not known, which is then to be kept.
+  struct Question {
     QuickKey quick;
+    std::string key;  ///< In the store.
+  };
+  template <class Name>
+  const Answer* look_up(const Name& name, Question& question) {
+    ++counts_.asked;
+    ByteWriter bytes;
     {
       const AddTime timed(counts_.naming);
-      question.put(std::string_view(context_));
-      name(question);
-      quick = quick_key(question.bytes());
-      const auto known = known_.find(quick);
+      bytes.put(std::string_view(context_));
+      name(bytes);
+      question.quick = quick_key(bytes.bytes());
+      const auto known = known_.find(question.quick);
       if (known != known_.end()) {
-        record(quick);
-        return known->second;
+        record(question.quick);
+        return &known->second;
       }
     }
     const AddTime timed(counts_.simulating);
-    counts_.simulated += counted_.erase(quick) == 0 ? 1 : 0;
-    const std::string key = store_ == nullptr ? std::string() : content_digest(question.bytes());
-    record(quick);
-    std::optional<Answer> answer = find(key);
-    if (answer) {
-      ++counts_.found;
-    } else {
-      answer = simulate();
-      keep(key, *answer);
+    counts_.simulated += counted_.erase(question.quick) == 0 ? 1 : 0;
+    if (store_ != nullptr) question.key = content_digest(bytes.bytes());
+    record(question.quick);
+    std::optional<Answer> answer = find(question.key);
+    if (!answer) {
+      counted_.insert(question.quick);
+      return nullptr;
     }
-    return known_.emplace(quick, std::move(*answer)).first->second;
+    ++counts_.found;
+    return &known_.emplace(question.quick, std::move(*answer)).first->second;
+  }
+  const Answer& keep(const Question& question, Answer answer) {
+    counted_.erase(question.quick);
+    if (store_ != nullptr) {
+      ByteWriter out;
+      answer.put(out);
+      store_->keep(question.key, out.bytes());
+    }
+    return known_.emplace(question.quick, std::move(answer)).first->second;
   }
   /// A question whose answer the caller still has.
   void count_asked() { ++counts_.asked; }
@@ -170,12 +191,6 @@ class Remembered {
     ByteReader in(*bytes);
     Answer answer = Answer::get(in);
     return in.complete() ? std::optional(std::move(answer)) : std::nullopt;
-  }
-  void keep(const std::string& key, const Answer& answer) const {
-    if (store_ == nullptr) return;
-    ByteWriter out;
-    answer.put(out);
-    store_->keep(key, out.bytes());
   }
 
   const models::AnswerStore* store_;

@@ -6,12 +6,14 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "models/base/check.h"
 #include "models/interfaces/answer_bytes.h"
+#include "sim/flow/forked_server.h"
 #include "sim/iteration/evaluator.h"
 #include "sim/replay/device_renaming.h"
 #include "sim/replay/pipeline_order.h"
@@ -70,6 +72,10 @@ class SimulatedIterationTimer::Impl {
     return recent_.front().evaluation;
   }
 
+  std::unique_ptr<models::Evaluator::Pending> start_evaluation(const ir::Plan& plan) {
+    return std::make_unique<Started>(*this, plan);
+  }
+
   const CacheCounts& counts() const { return answers_.counts(); }
 
   AskedIterations record(const std::function<void()>& ask) {
@@ -121,17 +127,84 @@ class SimulatedIterationTimer::Impl {
   };
   static constexpr std::size_t kRecent = 8;
 
+  using Answers = Remembered<IterationAnswer>;
+
+  struct Named {
+    IterationQuestion question;
+    std::vector<std::size_t> pipelines;  ///< order_of_pipelines()
+    std::vector<DeviceId> devices;       ///< Of the plan in that order, under its own names.
+    IdVector<DeviceId, DeviceId> to;
+  };
+
+  /// An evaluation on healthy devices that a server works on, or whose answer is known.
+  class Started final : public models::Evaluator::Pending {
+   public:
+    Started(Impl& of, const ir::Plan& plan) : of_(of), named_(of.name(plan, {})) {
+      known_ = of.answers_.look_up([&](ByteWriter& out) { put_question(out, named_.question); },
+                                   question_);
+      if (known_ != nullptr) return;
+      ByteWriter out;
+      models::put(out, named_.question.plan);
+      server_ = &of.idle_server();
+      server_->ask(out.bytes());
+    }
+    ~Started() override {
+      if (server_ != nullptr) server_->join();
+    }
+    models::Evaluation join() override {
+      if (server_ != nullptr) {
+        const ForkResult told = std::exchange(server_, nullptr)->join();
+        if (const auto* failure = std::get_if<ChildFailure>(&told)) {
+          throw std::runtime_error("simulation failed: " + failure->message);
+        }
+        ByteReader in(std::get<std::string>(told));
+        known_ = &of_.answers_.keep(question_, IterationAnswer::get(in));
+      }
+      return of_.answered(*known_, named_);
+    }
+
+   private:
+    Impl& of_;
+    Named named_;
+    Answers::Question question_;
+    const IterationAnswer* known_ = nullptr;
+    ForkedServer* server_ = nullptr;
+  };
+
+  ForkedServer& idle_server() {
+    for (const auto& server : servers_) {
+      if (!server->busy()) return *server;
+    }
+    return *servers_.emplace_back(std::make_unique<ForkedServer>([this](const std::string& asked) {
+      ByteReader in(asked);
+      const IterationQuestion question{models::get_plan(in), {}, {}, {}};
+      ORRERY_CHECK(in.complete(), "a plan arrived broken");
+      ByteWriter out;
+      simulate(question).put(out);
+      return out.bytes();
+    }));
+  }
+
   models::Evaluation evaluate_named(const ir::Plan& plan, const IterationConditions& conditions) {
     Named named;
     const IterationAnswer& known = answers_.get(
         [&](ByteWriter& out) {
           named = name(plan, conditions);
-          models::put(out, named.question.plan);
-          put(out, named.question.slow);
-          put(out, named.question.degraded_links);
-          put(out, named.question.background);
+          put_question(out, named.question);
         },
         [&] { return simulate(named.question); });
+    return answered(known, named);
+  }
+
+  static void put_question(ByteWriter& out, const IterationQuestion& question) {
+    models::put(out, question.plan);
+    put(out, question.slow);
+    put(out, question.degraded_links);
+    put(out, question.background);
+  }
+
+  /// Under the names that were asked for.
+  models::Evaluation answered(const IterationAnswer& known, const Named& named) {
     prices_.insert(known.prices.begin(), known.prices.end());
     if (recorded_prices_) {
       recorded_prices_->insert(known.prices.begin(), known.prices.end());
@@ -152,13 +225,6 @@ class SimulatedIterationTimer::Impl {
     }
     return evaluation;
   }
-
-  struct Named {
-    IterationQuestion question;
-    std::vector<std::size_t> pipelines;  ///< order_of_pipelines()
-    std::vector<DeviceId> devices;       ///< Of the plan in that order, under its own names.
-    IdVector<DeviceId, DeviceId> to;
-  };
 
   Named name(const ir::Plan& plan, const IterationConditions& conditions) const {
     Named named;
@@ -240,8 +306,9 @@ class SimulatedIterationTimer::Impl {
   DeviceRenaming renaming_;
   bool renames_;  ///< False where the options tell devices or links of one kind apart.
   SimulatorEvaluator evaluator_;
-  Remembered<IterationAnswer> answers_;
-  std::deque<Recent> recent_;  ///< Asked last first.
+  Answers answers_;
+  std::vector<std::unique_ptr<ForkedServer>> servers_;  ///< Of start().
+  std::deque<Recent> recent_;                           ///< Asked last first.
   std::set<std::string> prices_;
   std::optional<std::set<std::string>> recorded_prices_;  ///< In record().
 };
@@ -262,6 +329,11 @@ models::Evaluation SimulatedIterationTimer::evaluate(const ir::Plan& plan,
   return impl_->evaluate(plan, conditions);
 }
 
+std::unique_ptr<models::Evaluator::Pending> SimulatedIterationTimer::start(
+    const ir::Plan& plan) const {
+  return impl_->start_evaluation(plan);
+}
+
 AskedIterations SimulatedIterationTimer::record(const std::function<void()>& ask) const {
   return impl_->record(ask);
 }
@@ -271,6 +343,13 @@ bool SimulatedIterationTimer::count_asked(const AskedIterations& asked) const {
 CacheCounts SimulatedIterationTimer::counts() const { return impl_->counts(); }
 std::vector<std::string> SimulatedIterationTimer::used_entries() const {
   return impl_->used_entries();
+}
+
+models::Evaluation CachedEvaluator::evaluate(const ir::Plan& plan) const {
+  return timer_.evaluate(plan);
+}
+std::unique_ptr<models::Evaluator::Pending> CachedEvaluator::start(const ir::Plan& plan) const {
+  return timer_.start(plan);
 }
 
 }  // namespace orrery::sim

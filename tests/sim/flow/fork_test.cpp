@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "models/base/rng.h"
+#include "sim/flow/forked_server.h"
 #include "tests/sim/flow/support.h"
 
 namespace orrery::sim::fork_test {
@@ -61,6 +62,38 @@ TEST(ForkedRun, ThatIsNotJoinedIsKilled) {
     for (;;) pause();
   });
   EXPECT_GE(run.file_descriptor(), 0);
+}
+
+TEST(ForkedServer, AnswersAsTheProcessWasWhenItWasMade) {
+  int value = 1;
+  ForkedServer server([&](const std::string& question) {
+    if (question == "throw") throw std::runtime_error("no route");
+    return question + std::to_string(++value);
+  });
+  value = 7;
+  for (const char* answer : {"a2", "a3"}) {
+    server.ask("a");
+    EXPECT_TRUE(server.busy());
+    const ForkResult result = server.join();
+    ASSERT_TRUE(std::holds_alternative<std::string>(result));
+    EXPECT_EQ(std::get<std::string>(result), answer);
+  }
+  server.ask("throw");
+  EXPECT_EQ(failure_of(server.join()).message, "no route");
+  const std::string large(3'000'000, 'x');
+  server.ask(large);
+  EXPECT_EQ(std::get<std::string>(server.join()), large + "4");
+}
+
+TEST(ForkedServer, ThatDiesIsAFailureOfEachAnswer) {
+  ForkedServer server([](const std::string&) -> std::string {
+    raise(SIGKILL);
+    return "";
+  });
+  for (int i = 0; i < 2; ++i) {
+    server.ask("a");
+    EXPECT_FALSE(failure_of(server.join()).message.empty());
+  }
 }
 
 /// Jittered delays and flows between random hosts; the bytes of all times.

@@ -268,5 +268,27 @@ TEST(SimulatedIterationTimer, AnswersDoNotDependOnWhatWasAskedBefore) {
   EXPECT_EQ(ask(false), ask(true));
 }
 
+TEST(SimulatedIterationTimer, SeveralEvaluationsAreUnderWayAtOnce) {
+  const std::string said = with_timer(four_nodes(), [](const auto& timer, const auto& judge) {
+    const CachedEvaluator started(timer);
+    const ir::Plan plan = two_stages();
+    ir::Plan longer = plan;
+    longer.pipelines.front().micro_batches *= 2;
+    const ir::Plan same = moved(plan, {{0, 7}, {1, 6}, {2, 4}, {3, 5}});
+    const auto first = started.start(longer), second = started.start(plan);
+    const auto third = started.start(same);
+    const Seconds a = second->join().iteration_time, b = first->join().iteration_time;
+    const models::Evaluation c = third->join();
+    const Seconds again = started.start(plan)->join().iteration_time;
+    const bool right = a == judge.evaluate(plan).iteration_time &&
+                       b == judge.evaluate(longer).iteration_time && c.iteration_time == a &&
+                       again == a && a < b;
+    const int device = c.memory.by_gpu_type.at(0).device.value;
+    return fmt::format("{} {} {} {}", timer.counts().asked, timer.counts().simulated, right,
+                       device >= 4);
+  });
+  EXPECT_EQ(said, "4 2 true true");
+}
+
 }  // namespace
 }  // namespace orrery::sim::iteration_timer_test
