@@ -16,10 +16,10 @@ OWN = "orrery"
 
 class Robustness:
     def __init__(self, runs):
-        found = next(Path(runs).parent.rglob("robustness.csv"))
+        rows = style.read(style.table(runs, "robustness.csv"))
         self.times = {(row["cluster"], row["hardware"], row["planner"]): row["seconds"]
-                      for row in style.read(found)}
-        self.models = {row["cluster"]: row["model"] for row in style.read(found)}
+                      for row in rows}
+        self.models = {row["cluster"]: row["model"] for row in rows}
         keys = list(self.times)
         self.clusters, self.hardware, self.planners = (list(dict.fromkeys(key[i] for key in keys))
                                                        for i in range(3))
