@@ -36,7 +36,8 @@ StageCosts::StageCosts(const PlannerInput& input)
 }
 
 models::Path StageCosts::path(DeviceId a, DeviceId b) const {
-  const auto [place, added] = paths_.try_emplace({a, b});
+  const auto pair = static_cast<std::uint64_t>(a.value) << 32 | static_cast<std::uint32_t>(b.value);
+  const auto [place, added] = paths_.try_emplace(pair);
   if (added) place->second = input_.topology.path(a, b);
   return place->second;
 }

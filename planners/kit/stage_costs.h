@@ -2,10 +2,12 @@
 /// the next stage, memory. The same prices as the simulator's (Pricer) and the same memory as
 /// check_memory's, so that a plan that is pruned here would have been refused there.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "models/base/units.h"
@@ -93,7 +95,7 @@ class StageCosts {
     Bytes per_in_flight;  // Activations of a micro-batch.
   };
   mutable std::map<MemoryKey, Peak> memory_;
-  mutable std::map<std::pair<DeviceId, DeviceId>, models::Path> paths_;
+  mutable std::unordered_map<std::uint64_t, models::Path> paths_;
 };
 
 }  // namespace orrery::planners

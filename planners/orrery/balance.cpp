@@ -22,7 +22,9 @@ std::vector<DraftChunk> divide_over_chunks(int layers, int chunks, int full, int
   return made;
 }
 
-int replicas_of(const Draft& draft) { return static_cast<int>(draft.pipelines.size()); }
+int replicas_of(const Draft& draft, int known = 0) {
+  return known > 0 ? known : static_cast<int>(draft.pipelines.size());
+}
 
 }  // namespace
 
@@ -38,13 +40,17 @@ std::vector<int> DraftBalance::kind(const DraftPipeline& pipeline) const {
   return kind;
 }
 
-bool DraftBalance::layers(Draft& draft, std::size_t pipeline) const {
+bool DraftBalance::layers(Draft& draft, std::size_t pipeline, int replicas) const {
   DraftPipeline& chain = draft.pipelines[pipeline];
   const int chunks = draft.virtual_stages;
   const std::size_t count = chain.stages.size();
   if (static_cast<int>(count) * chunks > costs_.layers()) return false;
+  std::vector<DraftCosts::Place> places;
+  for (std::size_t s = 0; s < count; ++s) {
+    places.push_back(costs_.place(draft, chain, s, replicas_of(draft, replicas)));
+  }
   const auto fit = [&](std::size_t stage, int layers) {
-    return costs_.fit(draft, chain, stage, layers, replicas_of(draft));
+    return costs_.fit(draft, places[stage], layers);
   };
   std::vector<int> held(count, chunks);
   int left = costs_.layers() - static_cast<int>(count) * chunks;
@@ -88,19 +94,23 @@ bool DraftBalance::recompute(Draft& draft, std::size_t pipeline, std::size_t sta
   DraftStage& own = draft.pipelines[pipeline].stages[stage];
   if (draft.virtual_stages > 1) return true;  // The exact check decides.
   const int layers = own.layers();
-  const DraftCosts::StageFit chosen =
-      costs_.fit(draft, draft.pipelines[pipeline], stage, layers, replicas_of(draft));
+  const DraftCosts::StageFit chosen = costs_.fit(
+      draft, costs_.place(draft, draft.pipelines[pipeline], stage, replicas_of(draft)), layers);
   if (chosen.seconds == kNever) return false;
   own.chunks = divide_over_chunks(layers, 1, chosen.full, chosen.selective);
   return true;
 }
 
-DraftBalance::Chain DraftBalance::chain(const Draft& draft, std::size_t pipeline) const {
+DraftBalance::Chain DraftBalance::chain(const Draft& draft, std::size_t pipeline,
+                                        int replicas) const {
   const DraftPipeline& own = draft.pipelines[pipeline];
   Chain chain;
   for (std::size_t s = 0; s < own.stages.size(); ++s) {
     const double seconds =
-        costs_.fit(draft, own, s, own.stages[s].layers(), replicas_of(draft)).seconds;
+        costs_
+            .fit(draft, costs_.place(draft, own, s, replicas_of(draft, replicas)),
+                 own.stages[s].layers())
+            .seconds;
     chain.longest = std::max(chain.longest, seconds);
     chain.sum += seconds;
   }

@@ -18,7 +18,8 @@ class DraftBalance {
   /// Layers for the shortest longest stage: one more to the stage that then takes least, from one
   /// layer each on, which is optimal as a stage with more layers never takes less. False: no
   /// division fits in memory, and the draft is as it was.
-  bool layers(Draft& draft, std::size_t pipeline) const;
+  /// `replicas`: pipelines of the plan; 0: of the draft.
+  bool layers(Draft& draft, std::size_t pipeline, int replicas = 0) const;
   /// That for all pipelines, of those that are alike once.
   bool all_layers(Draft& draft) const;
   /// Recomputation alone, for the layers that a stage has. False: they do not fit.
@@ -32,7 +33,7 @@ class DraftBalance {
     double longest = 0;
     double sum = 0;
   };
-  Chain chain(const Draft& draft, std::size_t pipeline) const;
+  Chain chain(const Draft& draft, std::size_t pipeline, int replicas = 0) const;
 
   /// What decides layers and times of a pipeline: equal for pipelines that are alike.
   std::vector<int> kind(const DraftPipeline& pipeline) const;

@@ -308,46 +308,57 @@ bool DraftCosts::fits_anew(const Draft& draft, const models::ScheduleQuery& quer
   return true;
 }
 
-DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const DraftPipeline& pipeline,
-                                     std::size_t stage, int layers, int replicas) const {
-  const DraftStage& own = pipeline.stages[stage];
+DraftCosts::Place DraftCosts::place(const Draft& draft, const DraftPipeline& pipeline,
+                                    std::size_t stage, int replicas) const {
+  const std::vector<DraftGroup>& groups = pipeline.stages[stage].groups;
   const std::size_t stages = pipeline.stages.size();
   const int chunks = draft.virtual_stages;
-  if (layers < chunks) return {};
-  const bool single = own.groups.size() == 1;
-  const int place = (stage == 0 ? 1 : 0) + (stage + 1 == stages ? 2 : 0);
-  const models::ScheduleEntry& schedule = models::schedule_entry(draft.schedule);
-  const models::ScheduleQuery query = {static_cast<int>(stages), static_cast<int>(stage),
-                                       pipeline.micro_batches, chunks};
+  Place place;
+  place.groups = &groups;
+  place.query = {static_cast<int>(stages), static_cast<int>(stage), pipeline.micro_batches, chunks};
+  place.replicas = replicas;
+  place.remembered =
+      groups.size() == 1 && uniform_ &&
+      (chunks == 1 || (stages < 256 && pipeline.micro_batches < 4096 && chunks < 16));
+  if (!place.remembered) return place;
+  place.kind = Packed()
+                   .add(group_class(groups[0]), 24)
+                   .add((stage == 0 ? 1 : 0) + (stage + 1 == stages ? 2 : 0), 2)
+                   .add(groups[0].samples, 8)
+                   .add(static_cast<int>(draft.schedule), 4)
+                   .add(chunks > 1 ? 1 : 0, 1)
+                   .key();
   Packed held;  // What decides how much is in flight.
   if (chunks == 1) {
-    held.add(schedule.in_flight(query), 16)
-        .add(schedule.splits_backward() ? schedule.weights_postponed(query) : 0, 16);
+    const models::ScheduleEntry& schedule = models::schedule_entry(draft.schedule);
+    held.add(schedule.in_flight(place.query), 16)
+        .add(schedule.splits_backward() ? schedule.weights_postponed(place.query) : 0, 16);
   } else {
-    held.add(query.stage, 8).add(query.stages, 8).add(query.micro_batches, 12).add(chunks, 4);
+    held.add(place.query.stage, 8)
+        .add(place.query.stages, 8)
+        .add(place.query.micro_batches, 12)
+        .add(chunks, 4);
   }
-  const std::pair key{Packed()
-                          .add(single ? group_class(own.groups[0]) : 0, 24)
-                          .add(place, 2)
-                          .add(layers, 10)
-                          .add(own.groups[0].samples, 8)
-                          .add(static_cast<int>(draft.schedule), 4)
-                          .add(chunks > 1 ? 1 : 0, 1)
-                          .key(),
-                      held.add(draft.zero.stage, 2)
-                          .add(draft.zero.shard_group, 10)
-                          .add(draft.zero.stage > 0 ? replicas : 1, 16)
-                          .key()};
-  const bool cached =
-      single && uniform_ &&
-      (chunks == 1 || (stages < 256 && pipeline.micro_batches < 4096 && chunks < 16));
-  if (!cached) return fit_anew(draft, query, own.groups, layers, replicas);
-  return fits_.answer(key, [&] { return fit_anew(draft, query, own.groups, layers, replicas); });
+  place.held = held.add(draft.zero.stage, 2)
+                   .add(draft.zero.shard_group, 10)
+                   .add(draft.zero.stage > 0 ? replicas : 1, 16)
+                   .key();
+  return place;
 }
 
-DraftCosts::StageFit DraftCosts::fit_anew(const Draft& draft, const models::ScheduleQuery& query,
-                                          const std::vector<DraftGroup>& groups, int layers,
-                                          int replicas) const {
+DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const Place& place, int layers) const {
+  if (layers < draft.virtual_stages) return {};
+  if (!place.remembered) return fit_anew(draft, place, layers);
+  constexpr int kLayerBits = 10;
+  const Fields key{place.kind << kLayerBits | static_cast<std::uint64_t>(layers), place.held};
+  return fits_.answer(key, [&] { return fit_anew(draft, place, layers); });
+}
+
+DraftCosts::StageFit DraftCosts::fit_anew(const Draft& draft, const Place& place,
+                                          int layers) const {
+  const models::ScheduleQuery& query = place.query;
+  const std::vector<DraftGroup>& groups = *place.groups;
+  const int replicas = place.replicas;
   const int chunks = draft.virtual_stages;
   const int last_first = layers_ - layers;
   const bool head = query.stage == 0, tail = query.stage + 1 == query.stages;
@@ -399,16 +410,16 @@ DraftCosts::StageFit DraftCosts::fit_anew(const Draft& draft, const models::Sche
   // The fewest recomputed layers that fit, with each kind of recomputation below them.
   StageFit best;
   const auto search = [&](int selective_of_rest) {
-    // More recomputed layers take less memory: bisection.
     const auto offered = [&](int full) {
       return try_with(full, selective_of_rest * (layers - full));
     };
-    int low = has(ir::Recompute::full) ? 0 : layers, high = layers;
-    if (!has(ir::Recompute::full)) {
-      const double alone = offered(0);
-      if (alone < best.seconds) best = {alone, 0, selective_of_rest * layers};
-      return;
-    }
+    const auto take = [&](double seconds, int full) {
+      if (seconds < best.seconds) best = {seconds, full, selective_of_rest * (layers - full)};
+    };
+    const double without = offered(0);
+    if (without < kNever || !has(ir::Recompute::full)) return take(without, 0);
+    // More recomputed layers take less memory: bisection.
+    int low = 1, high = layers;
     if (offered(high) == kNever) return;
     while (low < high) {
       const int middle = (low + high) / 2;
@@ -418,11 +429,11 @@ DraftCosts::StageFit DraftCosts::fit_anew(const Draft& draft, const models::Sche
         low = middle + 1;
       }
     }
-    const double seconds = offered(high);
-    if (seconds < best.seconds) best = {seconds, high, selective_of_rest * (layers - high)};
+    take(offered(high), high);
   };
   if (has(ir::Recompute::none)) search(0);
-  if (has(ir::Recompute::selective)) search(1);
+  const bool nothing_recomputed = best.seconds < kNever && best.full == 0;
+  if (has(ir::Recompute::selective) && !nothing_recomputed) search(1);
   if (!has(ir::Recompute::none) && !has(ir::Recompute::selective)) {
     const double seconds = try_with(layers, 0);
     if (seconds < best.seconds) best = {seconds, layers, 0};

@@ -48,9 +48,20 @@ class DraftCosts {
     int full = 0;             ///< Layers that must be recomputed for that.
     int selective = 0;
   };
-  /// `stage` of `stages`; layers in the middle of the model stand for all between its ends.
-  StageFit fit(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage, int layers,
-               int replicas) const;
+  /// A stage at its place in its pipeline: all that fit() depends on besides the layers. Valid as
+  /// long as the stage.
+  struct Place {
+    const std::vector<DraftGroup>* groups = nullptr;
+    models::ScheduleQuery query;
+    int replicas = 1;
+    bool remembered = false;  ///< Under the key, with the layers.
+    std::uint64_t kind = 0;
+    std::uint64_t held = 0;
+  };
+  Place place(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+              int replicas) const;
+  /// Layers in the middle of the model stand for all between its ends.
+  StageFit fit(const Draft& draft, const Place& place, int layers) const;
 
   /// Groups of one class cost the same: the same GPU types, and links that are as fast.
   int group_class(const DraftGroup& group) const;
@@ -107,8 +118,7 @@ class DraftCosts {
   bool fits_anew(const Draft& draft, const models::ScheduleQuery& query,
                  const std::vector<DraftGroup>& groups, const std::vector<DraftChunk>& chunks,
                  const std::vector<int>& firsts, int replicas) const;
-  StageFit fit_anew(const Draft& draft, const models::ScheduleQuery& query,
-                    const std::vector<DraftGroup>& groups, int layers, int replicas) const;
+  StageFit fit_anew(const Draft& draft, const Place& place, int layers) const;
   Bytes kept(const Draft& draft, const models::ScheduleQuery& query,
              std::span<const Bytes> activations, std::span<const Bytes> recomputed) const;
   const std::vector<std::vector<int>>& most_in_flight(const Draft& draft,

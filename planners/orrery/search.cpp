@@ -35,6 +35,17 @@ int priced_for_one(const PlannerInput& input) {
   return std::max(kFewestForOne,
                   static_cast<int>(kPricedForOne * kDevicesForAll / input.devices.size()));
 }
+/// Plans that the evaluator judges while the search looks for the next one. The search depends on
+/// it, so that it does not follow the number of cores.
+constexpr std::size_t kUnderWay = 2;
+/// Simulations of the first cycle; and how many all cycles take on so many devices, where nothing
+/// else is asked for.
+constexpr double kFirstCycle = 40;
+constexpr struct {
+  std::size_t devices;
+  std::int64_t budget;
+} kBudgets[] = {{96, 280}, {960, 120}};
+constexpr std::int64_t kSmallestBudget = 40;
 /// Own seeds that are simulated.
 constexpr std::size_t kOwnSeeds = 10;
 /// A draft is simulated when its price promises at most this share of the best value: of a
@@ -93,9 +104,10 @@ ir::EnumNames<OrreryWithout> enum_names(OrreryWithout) {
 void describe(config::Visitor& v, OrrerySettings& s) {
   v.optional(
       "budget", s.budget,
-      "Simulations, beside those of planners that give seeds; a smaller work budget wins. 0: "
-      "300, 600 for 60 to 96 devices, fewer for more, 60 for 960 and above. Where the best plan "
-      "sends gradients during the backward pass, three more try smaller pieces of them.");
+      "Simulations, beside those of planners that give seeds; a smaller work budget wins. A larger "
+      "one goes on where a smaller one ends. 0: 280, 120 for more than 96 devices, 40 for more "
+      "than 960. Where the best plan sends gradients during the backward pass, three more after "
+      "40, 120, 280, ... try smaller pieces of them.");
   v.optional("seeds", s.seeds,
              "Where the search begins. own: drafts by counts of GPU types; quick: and plans of the "
              "planners that take well under a second, on up to 96 devices; all: and the best plan "
@@ -144,13 +156,11 @@ OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& sett
 }
 
 std::int64_t OrrerySearch::own_budget() const {
-  std::int64_t own = settings_.budget;
-  if (own == 0) {
-    const auto devices = static_cast<std::int64_t>(input_.devices.size());
-    own = std::clamp<std::int64_t>(10 * devices, 300, 600);
-    if (devices > 96) own = std::max<std::int64_t>(60, 600 * 96 / devices);
+  if (settings_.budget > 0) return settings_.budget;
+  for (const auto& [devices, budget] : kBudgets) {
+    if (input_.devices.size() <= devices) return budget;
   }
-  return own;
+  return kSmallestBudget;
 }
 
 std::int64_t OrrerySearch::budget() const {
@@ -218,44 +228,64 @@ bool OrrerySearch::admissible(const ir::Plan& plan) {
   return true;
 }
 
-int OrrerySearch::judge(ir::Plan plan, std::optional<Draft> draft, double preview,
-                        DraftCosts::View view, int parent, std::string what) {
-  if (!admissible(plan)) return -1;
-  const Seconds expected{preview == kNever ? 0 : preview};
+bool OrrerySearch::judge(Judged made, std::vector<MoveKind> kinds) {
+  if (!admissible(made.plan)) return false;
+  const Seconds expected{made.preview == kNever ? 0 : made.preview};
   const ir::MemoryVerdict memory =
-      models::check_memory(plan, input_.cluster, input_.workload, input_.job, input_.profile);
+      models::check_memory(made.plan, input_.cluster, input_.workload, input_.job, input_.profile);
   if (!memory.fits()) {
     forbid_by_memory(report_, expected, [&] {
-      return fmt::format("{}: {}", in_words(plan, input_.workload), memory.explain());
+      return fmt::format("{}: {}", in_words(made.plan, input_.workload), memory.explain());
     });
-    return -1;
+    return false;
   }
   ++report_.work;
-  Judged made;
-  made.evaluation = input_.evaluator.evaluate(plan);
+  if (made.draft) made.structure = structure(*made.draft);
+  ++tries_[made.structure];
+  auto evaluation = input_.evaluator.start(made.plan);
+  under_way_.push_back({std::move(made), std::move(kinds), std::move(evaluation)});
+  wait(kUnderWay);
+  return true;
+}
+
+void OrrerySearch::wait(std::size_t most) {
+  while (under_way_.size() > most) {
+    UnderWay first = std::move(under_way_.front());
+    under_way_.pop_front();
+    take(std::move(first));
+  }
+}
+
+void OrrerySearch::take(UnderWay one) {
+  Judged& made = one.made;
+  made.evaluation = one.evaluation->join();
   if (!made.evaluation.memory.fits()) {
+    const Seconds expected{made.preview == kNever ? 0 : made.preview};
     forbid_by_memory(report_, expected, [&] {
-      return fmt::format("{}: {} (as the evaluator counts)", in_words(plan, input_.workload),
+      return fmt::format("{}: {} (as the evaluator counts)", in_words(made.plan, input_.workload),
                          made.evaluation.memory.explain());
     });
-    return -1;
+    return;
   }
   ++report_.judged;
   made.seconds = made.evaluation.iteration_time.value;
-  made.value = made.seconds * rate_of(objective_, ir::devices_of(plan));
-  made.preview = preview;
-  made.plan = std::move(plan);
-  if (draft) made.structure = structure(*draft);
-  ++tries_[made.structure];
-  made.draft = std::move(draft);
-  made.view = std::move(view);
-  made.parent = parent;
-  made.what = std::move(what);
-  const int index = static_cast<int>(judged_.size());
+  made.value = made.seconds * rate_of(objective_, ir::devices_of(made.plan));
+  if (!one.kinds.empty()) {
+    const double ratio = made.seconds / made.preview;
+    const std::pair key{made.draft->schedule, made.draft->overlap};
+    double& correction = correction_.try_emplace(key, ratio).first->second;
+    correction += 0.2 * (ratio - correction);
+    if (elite_.empty() || made.value < judged_[elite_.front()].value) {
+      // What helped is tried more often.
+      for (const MoveKind kind : one.kinds) {
+        double& weight = weight_[index_of(kind)];
+        weight = std::min(weight * 1.02, 6.0);
+      }
+    }
+  }
   judged_.push_back(std::move(made));
-  enter_elite(index);
+  enter_elite(static_cast<int>(judged_.size()) - 1);
   tell();
-  return index;
 }
 
 void OrrerySearch::enter_elite(int index) {
@@ -289,8 +319,13 @@ void OrrerySearch::seed_plan(const ir::Plan& plan, const std::string& what) {
     if (!seen_.insert(*draft).second) return;
     view = costs_.view(*draft);
   }
-  const double preview = view.seconds;
-  judge(plan, std::move(draft), preview, std::move(view), -1, what);
+  Judged made;
+  made.preview = view.seconds;
+  made.plan = plan;
+  made.draft = std::move(draft);
+  made.view = std::move(view);
+  made.what = what;
+  judge(std::move(made));
 }
 
 void OrrerySearch::seed_own() {
@@ -302,12 +337,13 @@ void OrrerySearch::seed_own() {
     if (over() || simulated >= kOwnSeeds) break;
     if (of_size[seed.draft.pipelines.size()]++ >= 3) continue;
     if (!seen_.insert(seed.draft).second) continue;
-    DraftCosts::View view = costs_.view(seed.draft);
-    ir::Plan plan = plan_of(seed.draft, input_);
-    simulated += judge(std::move(plan), std::move(seed.draft), seed.seconds, std::move(view), -1,
-                       "draft by " + seed.what) >= 0
-                     ? 1
-                     : 0;
+    Judged made;
+    made.preview = seed.seconds;
+    made.view = costs_.view(seed.draft);
+    made.plan = plan_of(seed.draft, input_);
+    made.draft = std::move(seed.draft);
+    made.what = "draft by " + seed.what;
+    simulated += judge(std::move(made)) ? 1 : 0;
   }
 }
 
@@ -419,72 +455,71 @@ std::optional<OrrerySearch::Child> OrrerySearch::walk(int parent, int steps, dou
   return best;
 }
 
-int OrrerySearch::judge(Child child, int parent, const std::string& what) {
+bool OrrerySearch::judge(Child child, int parent) {
   seen_.insert(child.draft);
   ++seen_price_[child.view.seconds];
-  std::vector<std::string> words;
-  for (const MoveKind kind : child.kinds) {
-    const std::string word = enum_names(MoveKind{})[index_of(kind)].second;
-    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
-  }
-  const double before = elite_.empty() ? kNever : judged_[elite_.front()].value;
-  const std::pair key{child.draft.schedule, child.draft.overlap};
-  ir::Plan plan = plan_of(child.draft, input_);
-  const double preview = child.view.seconds;
-  const int index = judge(std::move(plan), std::move(child.draft), preview, std::move(child.view),
-                          parent, fmt::format("{}{}", what, fmt::join(words, " + ")));
-  if (index < 0) return index;
-  const double ratio = judged_[index].seconds / preview;
-  double& correction = correction_.try_emplace(key, ratio).first->second;
-  correction += 0.2 * (ratio - correction);
-  if (judged_[index].value < before) {
-    // What helped is tried more often.
-    for (const MoveKind kind : child.kinds) {
-      double& weight = weight_[index_of(kind)];
-      weight = std::min(weight * 1.02, 6.0);
-    }
-  }
-  return index;
+  Judged made;
+  made.preview = child.view.seconds;
+  made.plan = plan_of(child.draft, input_);
+  made.draft = std::move(child.draft);
+  made.view = std::move(child.view);
+  made.parent = parent;
+  return judge(std::move(made), std::move(child.kinds));
 }
 
 /// A walk from each seed, so that structures are compared at their best.
 void OrrerySearch::polish_seeds() {
+  wait();
   const std::vector<int> seeds = elite_;
   for (const int seed : seeds) {
-    if (over()) return;
+    if (over()) break;
     if (!judged_[seed].draft || judged_[seed].preview == kNever) continue;
     if (auto found = walk(seed, 3 * priced_for_one(input_), 0.01, false)) {
-      judge(std::move(*found), seed, "");
+      judge(std::move(*found), seed);
     }
   }
+  wait();
 }
 
-/// The best most often; at first others of the elite nearly as often.
+OrrerySearch::Cycle OrrerySearch::cycle() const {
+  const auto done = static_cast<double>(report_.work - borrowed_ - extra_ - begun_at_);
+  Cycle cycle;
+  double begin = 0, length = kFirstCycle;
+  for (; done >= begin + length; ++cycle.number) {
+    begin += length;
+    length *= 2;
+  }
+  cycle.done = (done - begin) / length;
+  return cycle;
+}
+
+/// The best most often; early in a cycle others of the elite nearly as often.
 int OrrerySearch::pick_parent() {
   std::vector<int> movable;
   for (const int index : elite_) {
     if (judged_[index].draft && judged_[index].preview < kNever) movable.push_back(index);
   }
   if (movable.empty()) return -1;
-  const double progress =
-      static_cast<double>(report_.work) / static_cast<double>(std::max<std::int64_t>(1, budget()));
-  if (rng_.bernoulli(0.2 + 0.6 * progress)) return movable.front();
+  if (rng_.bernoulli(0.2 + 0.6 * cycle().done)) return movable.front();
   return movable[as_size(rng_.integer(0, static_cast<std::int64_t>(movable.size()) - 1))];
 }
 
 void OrrerySearch::climb() {
   int idle = 0;
-  while (!over() && idle < 100) {
+  for (int last = cycle().number; !over() && idle < 100;) {
+    if (const int now = cycle().number; now != last) {
+      wait();
+      divide_gradients();
+      last = now;
+    }
     if (!elite_.empty() && objective_ == OrreryObjective::time &&
         judged_[elite_.front()].seconds <= bound_.seconds.value * (1 + 1e-6)) {
       break;
     }
     const int parent = pick_parent();
-    if (parent < 0) return;
+    if (parent < 0) break;
     // Short walks tune; long and hot ones leave for a structure that was not judged.
-    const double progress = static_cast<double>(report_.work) /
-                            static_cast<double>(std::max<std::int64_t>(1, budget()));
-    const bool tune = rng_.bernoulli(0.4 + 0.4 * progress);
+    const bool tune = rng_.bernoulli(0.4 + 0.4 * cycle().done);
     const int steps = tune ? priced_for_one(input_) / 2 : 2 * priced_for_one(input_);
     const double heat = tune ? 0.002 : 0.01 * std::pow(5, rng_.uniform());
     std::optional<Child> found = walk(parent, steps, heat, !tune);
@@ -494,8 +529,9 @@ void OrrerySearch::climb() {
       ++idle;
       continue;
     }
-    idle = judge(std::move(*found), parent, "") < 0 ? idle + 1 : 0;
+    idle = judge(std::move(*found), parent) ? 0 : idle + 1;
   }
+  wait();
 }
 
 void OrrerySearch::divide_gradients() {
@@ -506,11 +542,12 @@ void OrrerySearch::divide_gradients() {
   for (const Bytes bucket : kBuckets) {
     Child child{of.seconds, *of.draft, of.view, {MoveKind::transfer}};
     child.draft.bucket = bucket;
-    if (bucket == of.draft->bucket) continue;
+    if (seen_.contains(child.draft)) continue;
     ++extra_;
-    if (over()) return;
-    judge(std::move(child), best, "");
+    if (over()) break;
+    judge(std::move(child), best);
   }
+  wait();
 }
 
 double OrrerySearch::moved(int index) {
@@ -562,8 +599,8 @@ void OrrerySearch::approach() {
         parents[as_size(rng_.integer(0, static_cast<std::int64_t>(parents.size()) - 1))];
     // Few moves: each may move state.
     std::optional<Child> found = walk(parent, std::max(4, priced_for_one(input_) / 8), 0, false);
-    const bool made = found && judge(std::move(*found), parent, "") >= 0;
-    idle = made ? 0 : idle + 1;
+    idle = found && judge(std::move(*found), parent) ? 0 : idle + 1;
+    wait();
   }
 }
 
@@ -742,6 +779,7 @@ PlannerResult OrrerySearch::run() {
     std::vector<OrreryObjective> parts = others();
     parts.insert(parts.begin(), OrreryObjective::time);
     for (std::size_t left = parts.size(); left > 0 && !canceled(input_); --left) {
+      begun_at_ = left == parts.size() ? 0 : report_.work - borrowed_ - extra_;
       stop_at_ = report_.work + (budget() - report_.work) / static_cast<std::int64_t>(left);
       aim_at(parts[parts.size() - left]);
       climb();

@@ -1,7 +1,9 @@
 /// The search of the Orrery planner: from seeds, by moves, judged by the evaluator.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -73,7 +75,7 @@ class OrrerySearch {
     DraftCosts::View view;
     std::uint64_t structure = 0;
     int parent = -1;   ///< Index into judged_.
-    std::string what;  ///< Seed, or the moves from the parent.
+    std::string what;  ///< Of a seed: where it comes from.
     models::Evaluation evaluation;
   };
   /// A draft on the way of a walk.
@@ -84,15 +86,26 @@ class OrrerySearch {
     std::vector<MoveKind> kinds;  ///< Moves from the start.
   };
 
+  /// A plan that the evaluator judges meanwhile.
+  struct UnderWay {
+    Judged made;
+    std::vector<MoveKind> kinds;  ///< Moves that made it; none: a seed.
+    std::unique_ptr<models::Evaluator::Pending> evaluation;
+  };
+
   bool over() const;
   /// Simulations: as the settings say; and no more than the work budget.
   std::int64_t own_budget() const;
   std::int64_t budget() const;
   /// Whether it may be returned: valid, in memory, executable by the target.
   bool admissible(const ir::Plan& plan);
-  /// Index of the judged plan; -1: it may not be returned.
-  int judge(ir::Plan plan, std::optional<Draft> draft, double preview, DraftCosts::View view,
-            int parent, std::string what);
+  /// Has the evaluator judge a plan while the search goes on; of those under way it waits for all
+  /// but kUnderWay. False: it may not be returned.
+  bool judge(Judged made, std::vector<MoveKind> kinds = {});
+  bool judge(Child child, int parent);
+  /// Waits until no more than so many are under way.
+  void wait(std::size_t most = 0);
+  void take(UnderWay one);
   void seed_own();
   void seed_others();
   void seed_plan(const ir::Plan& plan, const std::string& what);
@@ -103,10 +116,17 @@ class OrrerySearch {
   /// The same for drafts that differ by layers, numbers of micro-batches and which devices of a
   /// kind they use.
   std::uint64_t structure(const Draft& draft) const;
-  int judge(Child child, int parent, const std::string& what);
   void polish_seeds();
   void climb();
   int pick_parent();
+  /// Each cycle of the search begins with long and hot walks from any of the elite, ends with short
+  /// ones from the best, and takes twice as long as the one before. So a search does what a shorter
+  /// one does, and then goes on.
+  struct Cycle {
+    int number = 0;
+    double done = 0;  ///< Its share.
+  };
+  Cycle cycle() const;
   /// Judged over priced times: of plans under the schedule.
   double correction(const Draft& draft) const;
   /// Whether the judge would learn nothing new: a draft that was judged, or one of the same price
@@ -147,7 +167,8 @@ class OrrerySearch {
   LowerBound bound_;
   SearchReport report_;
   std::vector<Judged> judged_;
-  std::vector<int> elite_;  ///< Indices, best first.
+  std::deque<UnderWay> under_way_;  ///< In the order in which they were begun.
+  std::vector<int> elite_;          ///< Indices, best first.
   std::set<Draft> seen_;
   std::map<double, int> seen_price_;    ///< Judged drafts by their price.
   std::map<std::uint64_t, int> tries_;  ///< And by their structure.
@@ -157,7 +178,8 @@ class OrrerySearch {
   std::int64_t borrowed_ = 0;    ///< Simulations of planners that gave seeds.
   std::int64_t refused_ = 0;     ///< Plans that the target cannot run.
   std::int64_t extra_ = 0;       ///< Simulations for plans near another, and pieces of gradients.
-  std::int64_t stop_at_ = 0;     ///< Work after which this part of the search ends; 0: budget().
+  std::int64_t begun_at_ = 0;    ///< Work before this part of the search, of one objective.
+  std::int64_t stop_at_ = 0;     ///< Work after which it ends; 0: budget().
   std::map<int, double> moved_;  ///< By index into judged_.
 };
 

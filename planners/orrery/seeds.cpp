@@ -80,15 +80,24 @@ class SeedSearch {
   }
 
  private:
-  Units units_of(int type, int degree) const {
+  struct UnitsOfType {
     Units units;
+    bool alike = true;  ///< All of one class.
+  };
+  const UnitsOfType& units_of(int type, int degree) {
+    const auto [place, added] = units_.try_emplace({type, degree});
+    UnitsOfType& made = place->second;
+    if (!added) return made;
+    std::set<int> classes;
     for (const auto& [node, devices] : by_node_.at(type)) {
       for (std::size_t i = 0; i + as_size(degree) <= devices.size(); i += as_size(degree)) {
-        units.emplace_back(devices.begin() + static_cast<long>(i),
-                           devices.begin() + static_cast<long>(i) + degree);
+        made.units.emplace_back(devices.begin() + static_cast<long>(i),
+                                devices.begin() + static_cast<long>(i) + degree);
+        classes.insert(costs_.group_class({made.units.back(), 1}));
       }
     }
-    return units;
+    made.alike = classes.size() <= 1;
+    return made;
   }
 
   /// All ways to divide the types into sets: by the set of the first type, recursively.
@@ -108,11 +117,28 @@ class SeedSearch {
     sets.pop_back();
   }
 
-  /// Pipelines of a choice, appended to the draft.
-  void append(const SetChoice& choice, Draft& draft) const {
+  DraftStage stage_of(const std::vector<DeviceId>& unit, const SetChoice& choice,
+                      const Draft& draft) const {
+    DraftStage stage;
+    stage.groups = {{unit, choice.micro_batch_size}};
+    stage.chunks.assign(as_size(draft.virtual_stages), {});
+    return stage;
+  }
+
+  /// The pipelines of a plan of so many, each with a share of the batch.
+  void add(DraftPipeline chain, const SetChoice& choice, int pipelines, Draft& draft) const {
+    if (chain.stages.empty()) return;
+    chain.micro_batch_size = choice.micro_batch_size;
+    chain.micro_batches = static_cast<int>(
+        std::max<std::int64_t>(1, input_.job.global_batch / choice.micro_batch_size / pipelines));
+    draft.pipelines.push_back(std::move(chain));
+  }
+
+  /// All pipelines of a choice, appended to a draft of so many.
+  void append(const SetChoice& choice, int pipelines, Draft& draft) {
     std::vector<DraftPipeline> chains(as_size(choice.pipelines));
     for (std::size_t t = 0; t < choice.types.size(); ++t) {
-      const Units units = units_of(choice.types[t], choice.degrees[t]);
+      const Units& units = units_of(choice.types[t], choice.degrees[t]).units;
       const std::vector<int> shares = even_shares(static_cast<int>(units.size()), choice.pipelines);
       for (std::size_t u = 0; u < units.size(); ++u) {
         // Of unequal shares the larger ones of one type meet the smaller ones of the next.
@@ -123,41 +149,67 @@ class SeedSearch {
           chain = seen;
         }
         if (t % 2 == 1) chain = as_size(choice.pipelines) - 1 - chain;
-        DraftStage stage;
-        stage.groups = {{units[u], choice.micro_batch_size}};
-        stage.chunks.assign(as_size(draft.virtual_stages), {});
-        chains[chain].stages.push_back(std::move(stage));
+        chains[chain].stages.push_back(stage_of(units[u], choice, draft));
       }
     }
-    for (DraftPipeline& chain : chains) {
-      if (chain.stages.empty()) continue;
-      chain.micro_batch_size = choice.micro_batch_size;
-      chain.micro_batches = static_cast<int>(
-          std::max<std::int64_t>(1, input_.job.global_batch / choice.micro_batch_size /
-                                        static_cast<std::int64_t>(draft_pipelines_)));
-      draft.pipelines.push_back(std::move(chain));
+    for (DraftPipeline& chain : chains) add(std::move(chain), choice, pipelines, draft);
+  }
+
+  /// One pipeline of each kind of a compact choice, appended to the draft, and how many there are.
+  /// Empty: one would have more stages than there are layers.
+  std::vector<int> append_kinds(const SetChoice& choice, Draft& draft) {
+    const int count = choice.pipelines;
+    std::vector<std::vector<int>> shares;
+    std::set<int> firsts = {0};  // Of runs of pipelines with the same shares of each type.
+    bool alike = true;
+    int longest = 0;
+    for (std::size_t t = 0; t < choice.types.size(); ++t) {
+      const UnitsOfType& of = units_of(choice.types[t], choice.degrees[t]);
+      const int units = static_cast<int>(of.units.size());
+      shares.push_back(even_shares(units, count));
+      longest += units / count;
+      alike = alike && of.alike;
+      if (units % count > 0) firsts.insert(t % 2 == 0 ? units % count : count - units % count);
     }
+    if (longest * draft.virtual_stages > costs_.layers()) return {};
+    if (!alike) {
+      for (int chain = 0; chain < count; ++chain) firsts.insert(chain);
+    }
+    std::vector<int> kinds;
+    for (auto first = firsts.begin(); first != firsts.end(); ++first) {
+      DraftPipeline chain;
+      for (std::size_t t = 0; t < choice.types.size(); ++t) {
+        const Units& units = units_of(choice.types[t], choice.degrees[t]).units;
+        const int place = t % 2 == 1 ? count - 1 - *first : *first;
+        const int each = static_cast<int>(units.size()) / count;
+        const int larger = static_cast<int>(units.size()) % count;
+        const int begin = place * each + std::min(place, larger);
+        for (int u = begin; u < begin + shares[t][as_size(place)]; ++u) {
+          chain.stages.push_back(stage_of(units[as_size(u)], choice, draft));
+        }
+      }
+      if (chain.stages.empty()) continue;
+      add(std::move(chain), choice, count, draft);
+      const auto next = std::next(first);
+      kinds.push_back((next == firsts.end() ? count : *next) - *first);
+    }
+    return kinds;
   }
 
   /// Rate and fill of a choice; false where it does not fit.
   bool price(const Draft& base, SetChoice& choice) {
     Draft draft = base;
-    // Nearly all samples of the set's share, whatever the others take.
-    draft_pipelines_ = choice.pipelines;
-    append(choice, draft);
-    if (draft.pipelines.empty()) return false;
-    // States that ZeRO divides are divided among all pipelines of the plan; at least these.
     ++examined_;
-    if (!balance_.all_layers(draft)) return false;
+    const std::vector<int> kinds = append_kinds(choice, draft);
     choice.rate = choice.fill = 0;
-    std::map<std::vector<int>, DraftBalance::Chain> known;
-    for (std::size_t p = 0; p < draft.pipelines.size(); ++p) {
-      const auto [place, added] = known.try_emplace(balance_.kind(draft.pipelines[p]));
-      if (added) place->second = balance_.chain(draft, p);
-      choice.rate += choice.micro_batch_size / place->second.longest;
-      choice.fill = std::max(choice.fill, place->second.sum - place->second.longest);
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      // States that ZeRO divides are divided among all pipelines of the plan; at least these.
+      if (!balance_.layers(draft, k, choice.pipelines)) return false;
+      const DraftBalance::Chain chain = balance_.chain(draft, k, choice.pipelines);
+      choice.rate += kinds[k] * choice.micro_batch_size / chain.longest;
+      choice.fill = std::max(choice.fill, chain.sum - chain.longest);
     }
-    return std::isfinite(choice.rate);
+    return !kinds.empty() && std::isfinite(choice.rate);
   }
 
   /// The best few choices for a set of types.
@@ -175,7 +227,7 @@ class SeedSearch {
     const auto visit = [&](const auto& self, std::size_t t) -> void {
       if (t < order.size()) {
         for (const int degree : costs_.degrees()) {
-          if (units_of(order[t], degree).empty() || !is_power_of_two(degree)) continue;
+          if (units_of(order[t], degree).units.empty() || !is_power_of_two(degree)) continue;
           degrees[t] = degree;
           self(self, t + 1);
         }
@@ -183,7 +235,7 @@ class SeedSearch {
       }
       std::vector<int> counts;
       for (std::size_t i = 0; i < order.size(); ++i) {
-        counts.push_back(static_cast<int>(units_of(order[i], degrees[i]).size()));
+        counts.push_back(static_cast<int>(units_of(order[i], degrees[i]).units.size()));
       }
       const int least = *std::max_element(counts.begin(), counts.end());
       std::set<int> tried;
@@ -277,12 +329,12 @@ class SeedSearch {
 
   void offer(const Draft& base, const std::vector<const SetChoice*>& sets, bool compact) {
     Draft draft = base;
-    draft_pipelines_ = 0;
-    for (const SetChoice* choice : sets) draft_pipelines_ += choice->pipelines;
+    int pipelines = 0;
+    for (const SetChoice* choice : sets) pipelines += choice->pipelines;
     for (const SetChoice* choice : sets) {
       SetChoice placed = *choice;
       placed.compact = compact;
-      append(placed, draft);
+      append(placed, pipelines, draft);
     }
     ++examined_;
     if (!moves_.settle(draft)) return;
@@ -297,7 +349,7 @@ class SeedSearch {
   std::int64_t& examined_;
   std::map<int, std::map<NodeId, std::vector<DeviceId>>> by_node_;
   std::vector<int> types_;
-  int draft_pipelines_ = 1;
+  std::map<std::pair<int, int>, UnitsOfType> units_;  ///< By type and degree.
   std::map<std::tuple<int, int, std::vector<int>>, std::vector<SetChoice>> choices_;
   std::vector<SeedDraft> found_;
 };

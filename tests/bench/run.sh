@@ -3,10 +3,10 @@
 # search, calls from Python, and what is measured here, with the ratio to the bare SimGrid
 # prototype where its source is there; iterations of up to a million GPUs, folded; then a replay of
 # 54 days on 16,384 GPUs and one of 30 days of spot machines, what a second call of a study costs
-# (second_call.py), what the executor adds to an op and its log to a step, its matrix products
-# against those of the libraries alone, its emulated links against what they are asked for (where
-# namespaces are permitted; else it says so), and the search times of all planners on 4 to 240 GPUs
-# against the papers'.
+# (second_call.py), searches of the Orrery planner (orrery_search.py), what the executor adds to an
+# op and its log to a step, its matrix products against those of the libraries alone, its emulated
+# links against what they are asked for (where namespaces are permitted; else it says so), and the
+# search times of all planners on 4 to 240 GPUs against the papers'.
 #
 #   tests/bench/run.sh [BUILD]    takes some minutes
 #
@@ -140,6 +140,8 @@ echo
 (cd -- "$root" && "$build/tests/bench/replay_spot_bench") || status=1
 echo
 "$root/tests/bench/second_call.py" "$build/tools/orrery" || status=1
+echo
+"$root/tests/bench/orrery_search.py" "$build/tools/orrery" || status=1
 echo
 "$build/tests/bench/executor_bench" || status=1
 echo

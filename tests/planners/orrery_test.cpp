@@ -261,6 +261,26 @@ TEST(Orrery, MinimizesEnergyAndItsFrontierHasThreeGoals) {
   }
 }
 
+TEST(Orrery, ALongerSearchIsNeverWorse) {
+  World world(make_cluster({{"X", 300, 80, 4, 200, 2}, {"Y", 100, 40, 2, 32, 2}}, 5),
+              small_model(16), 32, 1024);
+  everything(world.job);
+  int better = 0;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    PlannerInput input = world.input();
+    input.seed = seed;
+    double before = kNever;
+    for (const char* budget : {"40", "120"}) {
+      const double seconds =
+          seconds_of(run_planner("orrery", input, {{"budget", budget}, {"seeds", "own"}}), input);
+      EXPECT_LE(seconds, before) << "seed " << seed << ", " << budget << " simulations";
+      better += seconds < before && before < kNever ? 1 : 0;
+      before = seconds;
+    }
+  }
+  EXPECT_GE(better, 1);
+}
+
 TEST(Orrery, NextStepsArePlansThatItDidNotTake) {
   World world(make_cluster({{"X", 300, 80, 4, 200, 2}, {"Y", 100, 40, 2, 32, 2}}, 5),
               small_model(16), 32, 1024);
