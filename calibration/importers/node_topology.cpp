@@ -35,26 +35,6 @@ std::vector<Members> components(const std::vector<std::vector<bool>>& joined) {
   return sets;
 }
 
-std::vector<Members> nvlink_domains(const std::vector<std::vector<bool>>& nvlink) {
-  std::vector<Members> domains;
-  for (const Members& set : components(nvlink)) {
-    if (set.size() < 2) continue;
-    std::vector<Members> pairs;
-    for (std::size_t i = 0; i < set.size(); ++i) {
-      for (std::size_t j = i + 1; j < set.size(); ++j) {
-        const auto a = set[i], b = set[j];
-        if (nvlink[a][b] || nvlink[b][a]) pairs.push_back({set[i], set[j]});
-      }
-    }
-    if (2 * pairs.size() == set.size() * (set.size() - 1)) {
-      domains.push_back(set);
-    } else {
-      domains.insert(domains.end(), pairs.begin(), pairs.end());
-    }
-  }
-  return domains;
-}
-
 std::vector<Members> nic_members(const std::vector<std::vector<int>>& distance) {
   std::vector<Members> members(distance.empty() ? 0 : distance.front().size());
   for (std::size_t gpu = 0; gpu < distance.size(); ++gpu) {
@@ -78,6 +58,26 @@ std::string list(const char* key, const std::vector<Members>& sets, const std::s
 
 }  // namespace
 
+std::vector<std::vector<int>> link_domains(const std::vector<std::vector<bool>>& joined) {
+  std::vector<Members> domains;
+  for (const Members& set : components(joined)) {
+    if (set.size() < 2) continue;
+    std::vector<Members> pairs;
+    for (std::size_t i = 0; i < set.size(); ++i) {
+      for (std::size_t j = i + 1; j < set.size(); ++j) {
+        const auto a = set[i], b = set[j];
+        if (joined[a][b] || joined[b][a]) pairs.push_back({set[i], set[j]});
+      }
+    }
+    if (2 * pairs.size() == set.size() * (set.size() - 1)) {
+      domains.push_back(set);
+    } else {
+      domains.insert(domains.end(), pairs.begin(), pairs.end());
+    }
+  }
+  return domains;
+}
+
 std::string node_yaml(const NodeTopology& topology, const NodeNames& names,
                       config::Diagnostics& diagnostics) {
   const auto need = [&](bool needed, const std::string& name, const char* flag, const char* what) {
@@ -85,7 +85,7 @@ std::string node_yaml(const NodeTopology& topology, const NodeNames& names,
     diagnostics.add({flag, 0, 0}, fmt::format("missing: the node has {}", what),
                     "a name of the library; orrery list gpus, orrery list links");
   };
-  const std::vector<Members> domains = nvlink_domains(topology.nvlink);
+  const std::vector<Members> domains = link_domains(topology.nvlink);
   std::vector<Members> nics = nic_members(topology.nic_distance);
   std::erase_if(nics, [](const Members& members) { return members.empty(); });
   need(true, names.gpu, "--gpu NAME", "GPUs");

@@ -26,6 +26,10 @@ NodeTopology read_nvidia_topo(const std::string& path, config::Diagnostics& diag
 /// `target`. Two devices below one <pci> are below a common switch. A <nic> with a <net> is a NIC.
 NodeTopology read_nccl_topo(const std::string& path, config::Diagnostics& diagnostics);
 
+/// GPUs that links join: those that are all joined are one domain; where they are not all joined to
+/// each other, each joined pair is one.
+std::vector<std::vector<int>> link_domains(const std::vector<std::vector<bool>>& joined);
+
 /// Names in the library (or of the cluster file that the text goes into).
 struct NodeNames {
   std::string node = "node";
@@ -36,8 +40,7 @@ struct NodeNames {
   std::string source;
 };
 
-/// A cluster file (orrery/cluster/1) of one node. GPUs that are all joined by NVLink are one
-/// domain; where they are not all joined to each other, each joined pair is one. Each NIC may be
+/// A cluster file (orrery/cluster/1) of one node, with link_domains() of its NVLink. Each NIC may be
 /// used by the GPUs to which no other is nearer. Names that are needed and missing are problems.
 std::string node_yaml(const NodeTopology& topology, const NodeNames& names,
                       config::Diagnostics& diagnostics);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "calibration/importers/chakra.h"
+#include "calibration/importers/infragraph.h"
 #include "calibration/importers/kineto.h"
 #include "calibration/importers/metis.h"
 #include "calibration/importers/nccl_tests.h"
@@ -105,7 +106,7 @@ void check_links(const ImportSettings& args, const std::vector<std::string>& kin
   }
 }
 
-std::string import_nccl_tests(const ImportSettings& args, const calibration::GpuNames&,
+std::string import_nccl_tests(const ImportSettings& args, const calibration::GpuNames&, const Call&,
                               config::Diagnostics& diagnostics) {
   check_links(args, {""}, diagnostics);
   const std::string link = link_class(args, "");
@@ -115,7 +116,7 @@ std::string import_nccl_tests(const ImportSettings& args, const calibration::Gpu
   return models::dump_profile(calibration::import_nccl_tests(args.files, link, diagnostics));
 }
 
-std::string import_node(const ImportSettings& args, const calibration::GpuNames& gpus,
+std::string import_node(const ImportSettings& args, const calibration::GpuNames& gpus, const Call&,
                         config::Diagnostics& diagnostics) {
   check_links(args, {"nvlink", "pcie", "nic"}, diagnostics);
   const auto gpu = gpus.find("");
@@ -136,6 +137,27 @@ std::string import_node(const ImportSettings& args, const calibration::GpuNames&
   return calibration::node_yaml(topology, names, diagnostics);
 }
 
+std::string import_infragraph(const ImportSettings& args, const calibration::GpuNames& gpus,
+                              const Call& call, config::Diagnostics& diagnostics) {
+  calibration::InfraNames names{gpus, {}};
+  for (const std::string& text : args.links) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      diagnostics.add(at_setting("link"), fmt::format("'{}' is not LINK=CLASS", text),
+                      "as in --link nvlink=nvlink4");
+    } else if (!names.links.emplace(text.substr(0, equals), text.substr(equals + 1)).second) {
+      diagnostics.add(at_setting("link"),
+                      fmt::format("'{}' is given twice", text.substr(0, equals)));
+    }
+  }
+  calibration::ImportedCluster cluster =
+      calibration::import_infragraph(args.files[0], names, open_library(diagnostics), diagnostics);
+  if (diagnostics.empty()) {
+    for (const std::string& note : cluster.notes) call.note(note);
+  }
+  return std::move(cluster.yaml);
+}
+
 void check_bandwidth_unit(const ImportSettings& args, config::Diagnostics& diagnostics) {
   const std::string text = args.bandwidth_unit.value_or("GB/s");
   if (text == "B/s" || text == "GB/s") return;
@@ -148,15 +170,18 @@ struct Kind {
   const char* name;
   std::size_t files;
   const char* usage;
-  std::string (*text)(const ImportSettings&, const calibration::GpuNames&, config::Diagnostics&);
+  std::string (*text)(const ImportSettings&, const calibration::GpuNames&, const Call&,
+                      config::Diagnostics&);
 };
 constexpr Kind kKinds[] = {
     {"metis-profile", 1, "metis-profile FOLDER",
-     [](const ImportSettings& args, const calibration::GpuNames& names, config::Diagnostics& d) {
+     [](const ImportSettings& args, const calibration::GpuNames& names, const Call&,
+        config::Diagnostics& d) {
        return models::dump_profile(calibration::import_metis_profile(args.files[0], names, d));
      }},
     {"metis-cluster", 2, "metis-cluster HOSTFILE CLUSTERFILE",
-     [](const ImportSettings& args, const calibration::GpuNames& names, config::Diagnostics& d) {
+     [](const ImportSettings& args, const calibration::GpuNames& names, const Call&,
+        config::Diagnostics& d) {
        const models::Library library = open_library(d);
        return calibration::import_metis_cluster(args.files[0], args.files[1], names,
                                                 args.bandwidth_unit == "B/s"
@@ -165,17 +190,20 @@ constexpr Kind kKinds[] = {
                                                 library, d);
      }},
     {"sailor-profile", 1, "sailor-profile FOLDER",
-     [](const ImportSettings& args, const calibration::GpuNames& names, config::Diagnostics& d) {
+     [](const ImportSettings& args, const calibration::GpuNames& names, const Call&,
+        config::Diagnostics& d) {
        return models::dump_profile(calibration::import_sailor_profile(args.files[0], names, d));
      }},
     {"nccl-tests", kAny, "nccl-tests FILE... --link CLASS", import_nccl_tests},
     {"nvidia-topo", 1, "nvidia-topo FILE --gpu NAME --link pcie=CLASS ...", import_node},
     {"nccl-topo", 1, "nccl-topo FILE --gpu NAME --link pcie=CLASS ...", import_node},
     {"slurm-topology", 2, "slurm-topology TOPOLOGY.CONF NODE.yaml",
-     [](const ImportSettings& args, const calibration::GpuNames&, config::Diagnostics& d) {
+     [](const ImportSettings& args, const calibration::GpuNames&, const Call&,
+        config::Diagnostics& d) {
        const models::Library library = open_library(d);
        return calibration::import_slurm_topology(args.files[0], args.files[1], library, d);
      }},
+    {"infragraph", 1, "infragraph FILE --gpu DEVICE=NAME --link LINK=CLASS ...", import_infragraph},
     {"chakra", 1, "chakra FOLDER --cluster CLUSTER --output RUN", nullptr},
     {"kineto", 1, "kineto FOLDER --cluster CLUSTER --output RUN", nullptr}};
 
@@ -264,21 +292,24 @@ std::vector<std::string> inputs_of(const ImportSettings& args) {
 void describe(config::Visitor& v, ImportSettings& settings) {
   v.required("what", settings.what,
              "metis-profile, metis-cluster, sailor-profile, nccl-tests, nvidia-topo, nccl-topo, "
-             "slurm-topology, chakra or kineto",
+             "slurm-topology, infragraph, chakra or kineto",
              {.positional = true});
   v.required(
       "file", settings.files,
       "metis-profile, sailor-profile: the folder; metis-cluster: host file and cluster file; "
       "nccl-tests: outputs of tests; nvidia-topo: output of nvidia-smi topo -m; nccl-topo: file of "
       "NCCL_TOPO_DUMP_FILE; slurm-topology: topology.conf or topology.yaml, and a cluster file "
-      "with one node; chakra, kineto: the folder with a trace of each rank",
+      "with one node; infragraph: YAML or JSON; chakra, kineto: the folder with a trace of each "
+      "rank",
       {.positional = true});
   v.optional("gpu", settings.gpus,
-             "TYPE=NAME: our name of a GPU type; NAME for profiles that do not say their type; may "
+             "TYPE=NAME: our name of a GPU type; NAME for profiles that do not say their type; "
+             "infragraph: DEVICE=NAME or COMPONENT=NAME; may "
              "be repeated");
   v.optional("link", settings.links,
              "nccl-tests: link class that the ring crosses; nvidia-topo, nccl-topo: nvlink=CLASS, "
-             "pcie=CLASS and nic=CLASS; may be repeated");
+             "pcie=CLASS and nic=CLASS; infragraph: LINK=CLASS for a link of the file; may be "
+             "repeated");
   v.optional("cluster", settings.cluster,
              "cluster whose GPU types and link classes --gpu and --link may name, too; chakra, "
              "kineto: what the run was recorded on",
@@ -290,7 +321,7 @@ void describe(config::Visitor& v, ImportSettings& settings) {
              {.letter = 'o'});
 }
 
-TextResult import_files(const ImportSettings& settings, const Call&) {
+TextResult import_files(const ImportSettings& settings, const Call& call) {
   config::Diagnostics diagnostics;
   const Kind* kind = asked_kind(settings, diagnostics);
   const calibration::GpuNames names = gpu_names(settings, diagnostics);
@@ -300,7 +331,7 @@ TextResult import_files(const ImportSettings& settings, const Call&) {
   if (kind->text == nullptr) return import_run(settings, diagnostics);
   const std::vector<OutputFile> outputs = {{"output", settings.output}};
   check_outputs(outputs, inputs_of(settings), diagnostics);
-  std::string text = kind->text(settings, names, diagnostics);
+  std::string text = kind->text(settings, names, call, diagnostics);
   diagnostics.raise();
   probe_outputs(outputs);
   return delivered_to(settings.output, std::move(text));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "calibration/importers/chakra.h"
+#include "calibration/importers/infragraph.h"
 #include "calibration/importers/kineto.h"
 #include "calibration/importers/metis.h"
 #include "calibration/importers/nccl_tests.h"
@@ -121,6 +122,9 @@ void import(Input input) {
   } else if (chosen.reader == "slurm-topology") {
     calibration::import_slurm_topology(file.path(), "models/library/clusters/a100_8.yaml",
                                        library(), d);
+  } else if (chosen.reader == "infragraph") {
+    calibration::import_infragraph(file.path(), {{{"", "H100-80GB"}}, {{"pcie", "pcie5-x16"}}},
+                                   library(), d);
   } else if (chosen.reader == "metis-cluster") {
     // The content again in two parts, hosts and cluster.
     const Chosen parts = choose(
