@@ -39,6 +39,7 @@ constexpr std::size_t kLinksShown = 10;
 
 void check_simulation(const LoadedRun& run, config::Diagnostics& diagnostics) {
   const RunSpec& spec = run.spec;
+  if (spec.simulation.stragglers.empty() && spec.simulation.slow_links.empty()) return;
   const models::Topology topology(run.cluster);
   const auto check = [&](const sim::IterationOptions& part, const config::Position& at) {
     for (const std::string& what : sim::find_problems(part, run.cluster, topology)) {
@@ -383,14 +384,16 @@ void Session::State::simulate(const ir::Plan& plan, bool record_timeline, RunOut
   sim::IterationResult result = simulator->run(iteration, prices, pricer, options);
   outcome.ops = iteration.whole_ops();
   outcome.program = iteration.take_program();
-  outcome.program.header.plan_hash = models::plan_hash(plan);
   ir::MemoryVerdict verdict =
       sim::memory_verdict(plan, outcome.program, result.peak_memory, run.cluster, run.workload,
                           run.spec.job, run.profile);
   outcome.evaluation =
       sim::evaluation_from(result, plan, run.cluster, run.workload, std::move(verdict));
   outcome.log = std::move(result.log);
-  if (record_timeline) outcome.log.program_hash = ir::program_hash(outcome.program);
+  if (record_timeline) {
+    outcome.program.header.plan_hash = models::plan_hash(plan);
+    outcome.log.program_hash = ir::program_hash(outcome.program);
+  }
   outcome.prices = pricer.used_entries();
   outcome.busiest_links = busiest_links(outcome.log, result.iteration_time);
   outcome.stages = stage_loads(outcome.program, result.ranks);

@@ -15,6 +15,7 @@
 #include "models/base/rng.h"
 #include "models/check/validate.h"
 #include "models/config/document.h"
+#include "models/config/schema_of.h"
 #include "models/lower/lower.h"
 #include "models/spec/topology.h"
 #include "sim/iteration/together.h"
@@ -240,10 +241,7 @@ void describe(config::Visitor& v, Jobs& jobs) {
 bool is_jobs_file(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;
-  config::Diagnostics ignored;
-  const config::Value tree = config::load_value(path, ignored);
-  const config::Value* schema = tree.find("schema");
-  return schema != nullptr && schema->text.rfind("orrery/jobs/", 0) == 0;
+  return config::schema_of(path).starts_with("orrery/jobs/");
 }
 
 Jobs load_jobs(const std::string& path, config::Diagnostics& diagnostics) {

@@ -138,6 +138,7 @@ std::string carry_out(const RunTask& task, const Cancellation& cancellation,
   if (outcome.plan && outcome.evaluation) {
     write_exports(task.exports, task.run.cluster, outcome.program, outcome.log);
   }
+  if (task.run.plan) outcome.plan.reset();  // The parent has it.
   return config::dump<RunReport>(outcome);
 }
 
@@ -214,6 +215,7 @@ std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& 
       [&](std::size_t i) { return carry_out(tasks[i], call.cancellation, answers, &progress[i]); },
       [&](std::size_t i, const std::string& bytes) {
         reports[i] = delivered<RunReport>(bytes, tasks[i].name);
+        if (tasks[i].run.plan) reports[i].plan = tasks[i].run.plan;
         ended[i] = true;
         if (searches && tasks.size() > 1) tell_end(reports[i], ended, seconds_since(start), call);
       },

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "models/config/document.h"
+#include "models/config/schema_of.h"
 
 namespace orrery::config {
 namespace {
@@ -401,6 +402,46 @@ Value load_value_text(std::string_view text, const std::string& name, Diagnostic
 Value load_value(const std::string& path, Diagnostics& problems) {
   const std::optional<std::string> text = read_bytes(path, problems);
   return text ? load_value_text(*text, path, problems) : Value{};
+}
+
+std::string schema_of(const std::string& path) {
+  Diagnostics ignored;
+  const std::optional<std::string> text = read_bytes(path, ignored);
+  if (!text) return "";
+  EventParser parser(*text);
+  int depth = 0;
+  std::string key;
+  bool keyed = false;  // The next event at depth 1 begins the value of `key`.
+  while (parser.next() && parser.event().type != YAML_STREAM_END_EVENT) {
+    const yaml_event_t& event = parser.event();
+    switch (event.type) {
+      case YAML_SCALAR_EVENT: {
+        if (depth != 1) break;
+        std::string scalar(reinterpret_cast<const char*>(event.data.scalar.value),
+                           event.data.scalar.length);
+        if (keyed && key == "schema") return scalar;
+        key = std::move(scalar);
+        keyed = !keyed;
+        break;
+      }
+      case YAML_SEQUENCE_START_EVENT:
+        if (depth == 0) return "";
+        [[fallthrough]];
+      case YAML_MAPPING_START_EVENT:
+        ++depth;
+        break;
+      case YAML_SEQUENCE_END_EVENT:
+      case YAML_MAPPING_END_EVENT:
+        if (--depth == 1) keyed = !keyed;
+        break;
+      case YAML_ALIAS_EVENT:
+        if (depth == 1) keyed = !keyed;
+        break;
+      default:
+        break;
+    }
+  }
+  return "";
 }
 
 }  // namespace orrery::config

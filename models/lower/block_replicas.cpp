@@ -132,6 +132,16 @@ bool BlockReplicas::alike(BlockId a, BlockId b) const {
          same_parameters(workload_.block(a), workload_.block(b));
 }
 
+bool BlockReplicas::same_holders(BlockId a, BlockId b) const {
+  return std::equal(of(a).begin(), of(a).end(), of(b).begin(), of(b).end(),
+                    [&](const BlockReplica& x, const BlockReplica& y) {
+                      const ir::Segment& one = segment_of(x);
+                      const ir::Segment& other = segment_of(y);
+                      return x.group == y.group && group_of(x) == group_of(y) &&
+                             one.zero == other.zero && one.expert_parallel == other.expert_parallel;
+                    });
+}
+
 bool BlockReplicas::tied() const { return workload_.shape.tied_embeddings && workload_.size() > 1; }
 
 bool BlockReplicas::is_tied(BlockId block, std::size_t parameter) const {

@@ -47,6 +47,9 @@ class BlockReplicas {
   const ir::Zero& zero(BlockId block) const;
   /// Equal replicas and shadows and equal lists of parameters: the blocks synchronize as one.
   bool alike(BlockId a, BlockId b) const;
+  /// The same devices hold both in the same way: parameters of equal split_length and expert that
+  /// are not tied have equal steps().
+  bool same_holders(BlockId a, BlockId b) const;
 
   /// Embedding and head share one matrix [Shoeybi et al. 2019, section 3].
   bool tied() const;

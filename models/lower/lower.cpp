@@ -101,8 +101,9 @@ ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& 
   }
   const ZeroGathers gathers(workload, replicas, job.state_bytes.weight);
   std::vector<ComputeOps> ops = add_compute(context, gathers, builder);
+  KnownTransfers known;
   for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
-    if (context.builds(p)) add_transfers(context, p, ops[p], builder);
+    if (context.builds(p)) add_transfers(context, p, known, ops[p], builder);
   }
   PartialProgram left_out;
   add_synchronization(context, ops, builder, left_out);

@@ -8,6 +8,7 @@
 #include "models/lower/placement.h"
 #include "models/lower/program_builder.h"
 #include "models/lower/zero_gathers.h"
+#include "models/sharding/activation.h"
 
 namespace orrery::models {
 
@@ -68,8 +69,8 @@ std::vector<ComputeOps> add_compute(const LowerContext& context, const ZeroGathe
                                     ProgramBuilder& builder);
 
 /// Sends, receives, broadcasts and gathers between consecutive elements of one pipeline.
-void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops,
-                   ProgramBuilder& builder);
+void add_transfers(const LowerContext& context, int pipeline, KnownTransfers& known,
+                   ComputeOps& ops, ProgramBuilder& builder);
 
 /// Gradient synchronization, optimizer steps, parameter gathers of all pipelines; `ops` by
 /// pipeline. Collectives are added in one global order, round by round, in a round from the last

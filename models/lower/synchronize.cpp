@@ -19,6 +19,8 @@ namespace {
 struct Run {
   int first = 0;
   int last = 0;
+  int like = 0;          ///< First block of the first run with the same holders.
+  bool repeats = false;  ///< So does another run have.
 };
 
 /// All communication of a run's parameters, by (kind, owners).
@@ -34,6 +36,8 @@ struct StepLoad {
   std::vector<std::vector<ir::Region>> parts;  ///< By owner; reduce-scatter and all-gather only.
 };
 using StepTable = std::map<StepKey, StepLoad>;
+/// By split_length and expert.
+using KnownSteps = std::map<std::pair<std::int64_t, bool>, std::vector<ParameterStep>>;
 
 /// Deviation: with ZeRO-2 and ZeRO-3 gradients are scattered once a round (of which there is one
 /// unless the job asks for more), though their memory counts as sharded all along; [Rajbhandari et
@@ -66,7 +70,8 @@ class Synchronizer {
 
   void run() {
     find_expert_peers();
-    const std::vector<Run> runs = in_order(make_runs());
+    std::vector<Run> runs = in_order(make_runs());
+    find_repeats(runs);
     for (round_ = 0; round_ < context_.rounds; ++round_) {
       moved_.clear();
       for (const Run& run : runs) emit(run, SyncPhase::reduce);
@@ -129,6 +134,22 @@ class Synchronizer {
       }
     }
     return runs;
+  }
+
+  void find_repeats(std::vector<Run>& runs) const {
+    std::vector<Run*> different;
+    for (Run& run : runs) {
+      const auto same = std::find_if(different.begin(), different.end(), [&](const Run* other) {
+        return context_.replicas.same_holders({other->first}, {run.first});
+      });
+      if (same == different.end()) {
+        run.like = run.first;
+        different.push_back(&run);
+      } else {
+        run.like = (*same)->first;
+        run.repeats = (*same)->repeats = true;
+      }
+    }
   }
 
   /// The order in which every rank walks the runs; one order for all, so that none can wait for
@@ -210,7 +231,8 @@ class Synchronizer {
   void emit(const Run& run, SyncPhase phase) {
     if (gathers_inside(run.first, phase)) return;
     StepTable table;
-    std::map<std::pair<std::int64_t, bool>, std::vector<ParameterStep>> known;
+    KnownSteps own;
+    KnownSteps& known = run.repeats ? repeated_[{run.like, phase}] : own;
     const std::vector<Parameter>& parameters = context_.workload.block({run.first}).parameters;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (context_.replicas.is_tied({run.first}, i)) continue;
@@ -505,6 +527,7 @@ class Synchronizer {
   std::map<RankId, std::set<RankId>> expert_peers_;
   IdVector<RankId, int> seen_;  ///< The last call of ranks_of() that met a rank.
   int asked_ = 0;
+  std::map<std::pair<int, SyncPhase>, KnownSteps> repeated_;  ///< By Run::like.
   std::set<int> cuts_;                ///< Blocks at which a rank's gradients become complete.
   std::vector<PendingOp> last_sync_;  ///< By rank: its last op on the collective stream so far.
   std::vector<PendingOp> last_p2p_;   ///< By rank: its last point-to-point step so far.

@@ -56,15 +56,14 @@ class Boundary {
  public:
   /// Between two elements of the pipeline, `lower` being passed first in the forward direction.
   Boundary(const LowerContext& context, const PlacedSegment& lower, const PlacedSegment& upper,
-           bool backward, ProgramBuilder& builder)
+           bool backward, KnownTransfers& known, ProgramBuilder& builder)
       : context_(context), lower_(lower), upper_(upper), backward_(backward), builder_(builder) {
     const PlacedSegment& sender = backward ? upper_ : lower_;
     const PlacedSegment& receiver = backward ? lower_ : upper_;
     const Annotation senders = activations(*sender.segment);
-    const auto steps =
-        transfer_activations(senders, activations(*receiver.segment),
-                             {total_share(senders), context.workload.sequence_length},
-                             context.plan.communication.activation_transfer);
+    const auto steps = known.steps(senders, activations(*receiver.segment),
+                                   {total_share(senders), context.workload.sequence_length},
+                                   context.plan.communication.activation_transfer);
     for (const GroupStep& step : steps) add_pattern(step);
   }
 
@@ -283,8 +282,8 @@ class Crossing {
 
 }  // namespace
 
-void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops,
-                   ProgramBuilder& builder) {
+void add_transfers(const LowerContext& context, int pipeline, KnownTransfers& known,
+                   ComputeOps& ops, ProgramBuilder& builder) {
   const Placement& placement = context.placement;
   // The micro-batches that cross from one element to another, in order.
   std::map<std::pair<int, int>, std::vector<int>> crossings;
@@ -301,7 +300,7 @@ void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops,
     const bool leaves = ends.first >= chain || ends.second >= chain;
     const std::int32_t foreign = leaves ? lower.infos.front() : ir::kNone;
     for (const bool backward : {false, true}) {
-      const Boundary boundary(context, lower, upper, backward, builder);
+      const Boundary boundary(context, lower, upper, backward, known, builder);
       Crossing crossing(backward ? upper : lower, backward ? lower : upper,
                         backward ? ends.second : ends.first, backward ? ends.first : ends.second,
                         backward, foreign, ops, builder);

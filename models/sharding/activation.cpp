@@ -176,4 +176,48 @@ std::vector<GroupStep> transfer_activations(const Annotation& senders, const Ann
   return steps;
 }
 
+std::vector<GroupStep> KnownTransfers::steps(const Annotation& senders, const Annotation& receivers,
+                                             const Shape& shape, ActivationTransfer transfer) {
+  std::vector<int> devices;
+  for (const Annotation* annotation : {&senders, &receivers}) {
+    for (const Subgroup& subgroup : annotation->subgroups) {
+      devices.insert(devices.end(), subgroup.devices.begin(), subgroup.devices.end());
+    }
+  }
+  std::sort(devices.begin(), devices.end());
+  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  std::vector<std::int64_t> key = {static_cast<std::int64_t>(transfer)};
+  key.insert(key.end(), shape.begin(), shape.end());
+  const auto ranked = [&](Annotation annotation) {
+    key.push_back(annotation.hetero_axis);
+    key.push_back(annotation.hetero_size());
+    key.push_back(static_cast<std::int64_t>(annotation.shares.size()));
+    key.insert(key.end(), annotation.shares.begin(), annotation.shares.end());
+    for (Subgroup& subgroup : annotation.subgroups) {
+      key.push_back(static_cast<std::int64_t>(subgroup.states.size()));
+      for (const AxisShards& entry : subgroup.states) {
+        key.insert(key.end(), {entry.axis, entry.shards});
+      }
+      for (int& device : subgroup.devices) {
+        const auto at = std::lower_bound(devices.begin(), devices.end(), device);
+        device = static_cast<int>(at - devices.begin());
+        key.push_back(device);
+      }
+    }
+    return annotation;
+  };
+  const Annotation from = ranked(senders);
+  const Annotation to = ranked(receivers);
+  const auto [at, fresh] = known_.try_emplace(std::move(key));
+  if (fresh) at->second = transfer_activations(from, to, shape, transfer);
+  std::vector<GroupStep> steps = at->second;
+  for (GroupStep& step : steps) {
+    for (int& device : step.group) device = devices[device];
+    for (int* end : {&step.source, &step.destination}) {
+      if (*end >= 0) *end = devices[*end];
+    }
+  }
+  return steps;
+}
+
 }  // namespace orrery::models

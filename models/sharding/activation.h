@@ -2,6 +2,8 @@
 /// number, in tensor-parallel degree and in sample ranges. Gradients of activations go the other
 /// way: swap senders and receivers.
 #pragma once
+#include <cstdint>
+#include <map>
 #include <vector>
 
 #include "models/ir/plan.h"
@@ -36,5 +38,17 @@ using ir::ActivationTransfer;
 /// plans are validated before.
 std::vector<GroupStep> transfer_activations(const Annotation& senders, const Annotation& receivers,
                                             const Shape& shape, ActivationTransfer transfer);
+
+/// Remembers transfer_activations(): the steps between devices of other names in the same order are
+/// the same, but for the names.
+class KnownTransfers {
+ public:
+  std::vector<GroupStep> steps(const Annotation& senders, const Annotation& receivers,
+                               const Shape& shape, ActivationTransfer transfer);
+
+ private:
+  /// By annotations, shape and transfer as numbers, each device under its rank among all of them.
+  std::map<std::vector<std::int64_t>, std::vector<GroupStep>> known_;
+};
 
 }  // namespace orrery::models

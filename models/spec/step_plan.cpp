@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "models/config/document.h"
+#include "models/config/schema_of.h"
 #include "models/config/sparse.h"
 #include "models/ir/names.h"
 #include "models/spec/plan_yaml.h"
@@ -82,10 +83,7 @@ std::string dump_step_plan(const PlannedStep& step) {
 bool is_step_plan(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;
-  config::Diagnostics ignored;
-  const config::Value tree = config::load_value(path, ignored);
-  const config::Value* schema = tree.find("schema");
-  return schema != nullptr && schema->text.rfind("orrery/step_plan/", 0) == 0;
+  return config::schema_of(path).starts_with("orrery/step_plan/");
 }
 
 }  // namespace orrery::models

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include "models/base/id_vector.h"
@@ -22,6 +24,19 @@ constexpr int kMostGuesses = 8;
 constexpr double kNear = 0.0004;
 
 Color alone(int pipeline) { return mix(0xa10e, pipeline); }
+
+std::string pack(const std::vector<Symmetry::Meeting>& meetings) {
+  static_assert(std::is_trivially_copyable_v<Symmetry::Meeting>);
+  std::string bytes(meetings.size() * sizeof(Symmetry::Meeting), '\0');
+  if (!bytes.empty()) std::memcpy(bytes.data(), meetings.data(), bytes.size());
+  return bytes;
+}
+
+void unpack(std::string_view bytes, std::vector<Symmetry::Meeting>& meetings) {
+  const std::size_t before = meetings.size();
+  meetings.resize(before + bytes.size() / sizeof(Symmetry::Meeting));
+  if (!bytes.empty()) std::memcpy(meetings.data() + before, bytes.data(), bytes.size());
+}
 
 }  // namespace
 
@@ -70,11 +85,12 @@ class FoldedIteration::Impl {
     build();
   }
 
-  bool find_meetings(const std::vector<FlowInterval>& flows) {
+  std::string find_meetings(const std::vector<FlowInterval>& flows) {
     const double nearness = guesses_ == 0 ? 0 : kNear * std::exp2(guesses_);
-    return symmetry_->find_meetings(flows, nearness, meetings_);
+    return pack(symmetry_->find_meetings(flows, nearness));
   }
-  void fold_again() {
+  void fold_again(std::string_view meetings) {
+    unpack(meetings, meetings_);
     if (++guesses_ >= kMostGuesses) {
       whole();
     } else if (!refold()) {
@@ -234,9 +250,9 @@ std::int64_t FoldedIteration::whole_ops() const {
 }
 const Folding* FoldedIteration::folding() const { return impl_->folding.get(); }
 bool FoldedIteration::needs_check() const { return impl_->guess_; }
-bool FoldedIteration::find_meetings(const std::vector<FlowInterval>& flows) {
+std::string FoldedIteration::find_meetings(const std::vector<FlowInterval>& flows) {
   return impl_->find_meetings(flows);
 }
-void FoldedIteration::fold_again() { impl_->fold_again(); }
+void FoldedIteration::fold_again(std::string_view meetings) { impl_->fold_again(meetings); }
 
 }  // namespace orrery::sim

@@ -12,6 +12,8 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -104,11 +106,10 @@ class FoldedIteration {
   /// The program is a guess: what a run of it says is exact only if find_meetings() finds nothing
   /// in its flows.
   bool needs_check() const;
-  /// Whether these flows of a run met others than those that they were held to meet; such meetings
-  /// are remembered.
-  bool find_meetings(const std::vector<FlowInterval>& flows);
-  /// Makes another program that knows the meetings found so far.
-  void fold_again();
+  /// What these flows of a run met beyond what they were held to meet, as bytes; empty: nothing.
+  std::string find_meetings(const std::vector<FlowInterval>& flows);
+  /// Makes another program that knows these meetings, too.
+  void fold_again(std::string_view meetings);
 
  private:
   class Impl;

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
 #include <stdexcept>
 #include <string_view>
-#include <type_traits>
 #include <unordered_map>
 
 #include "models/base/check.h"
@@ -78,22 +76,9 @@ models::Breakdown mean_breakdown(const ir::Program& program,
   return mean;
 }
 
-/// What a run of a guess says: its result, or the flows that show what it got wrong.
+/// What a run of a guess says: its result, or what it got wrong.
 constexpr char kExact = 'e';
-constexpr char kFlows = 'f';
-
-std::string encode(const std::vector<FlowInterval>& flows) {
-  static_assert(std::is_trivially_copyable_v<FlowInterval>);
-  std::string bytes(1 + flows.size() * sizeof(FlowInterval), kFlows);
-  std::memcpy(bytes.data() + 1, flows.data(), flows.size() * sizeof(FlowInterval));
-  return bytes;
-}
-
-std::vector<FlowInterval> decode(std::string_view bytes) {
-  std::vector<FlowInterval> flows(bytes.size() / sizeof(FlowInterval));
-  std::memcpy(flows.data(), bytes.data() + 1, flows.size() * sizeof(FlowInterval));
-  return flows;
-}
+constexpr char kMeetings = 'm';
 
 }  // namespace
 
@@ -441,15 +426,15 @@ IterationResult IterationSimulator::run(FoldedIteration& iteration,
       std::vector<FlowInterval> flows;
       const IterationResult result = impl_->run(iteration.program(), repriced ? *repriced : prices,
                                                 options, iteration.folding(), &flows);
-      return iteration.find_meetings(flows) ? encode(flows) : kExact + to_bytes(result);
+      const std::string meetings = iteration.find_meetings(flows);
+      return meetings.empty() ? kExact + to_bytes(result) : kMeetings + meetings;
     });
     if (const auto* failure = std::get_if<ChildFailure>(&told)) {
       throw std::runtime_error("simulation failed: " + failure->message);
     }
     const std::string_view bytes = std::get<std::string>(told);
     if (bytes.front() == kExact) return iteration_from_bytes(bytes.substr(1));
-    iteration.find_meetings(decode(bytes));
-    iteration.fold_again();
+    iteration.fold_again(bytes.substr(1));
     repriced.emplace(iteration.program(), pricer);
   }
   return impl_->run(iteration.program(), repriced ? *repriced : prices, options,

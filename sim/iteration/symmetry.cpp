@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "models/base/check.h"
 #include "models/base/ids.h"
 #include "models/ir/op_traits.h"
 #include "sim/iteration/inner.h"
@@ -28,7 +29,9 @@ std::size_t distinct(const std::vector<Color>& colors) {
     while (slots[at] != 0 && slots[at] != color) at = (at + 1) & (slots.size() - 1);
     return slots[at];
   };
+  Color before = 0;  // Equal ones often follow each other.
   for (const Color color : colors) {
+    if (std::exchange(before, color) == color) continue;
     Color& slot = slot_of(color);
     if (slot == color) continue;
     slot = color;
@@ -287,6 +290,30 @@ void Symmetry::add_local_flows() {
   local_flows_ = route_begin_.size();
 }
 
+void Symmetry::add_global_flow(const models::FlowEdge& edge) {
+  const Seconds extra = std::max(edge.extra_latency, Seconds{});
+  const bool same = edge.source == edge.destination;
+  const Seconds latency = same ? Seconds{} : topology_.path(edge.source, edge.destination).latency;
+  tails_.push_back(extra.value + latency.value);
+  route_begin_.push_back(same ? static_cast<std::uint32_t>(crossed_.size())
+                              : add_route(edge.source, edge.destination));
+  edges_.push_back(edge);
+}
+
+/// Adds copies of these global flows.
+void Symmetry::repeat_global_flows(std::size_t first, std::size_t end) {
+  for (std::size_t f = first; f < end; ++f) {
+    const std::size_t flow = local_flows_ + f;
+    const std::size_t from = route_begin_[flow];
+    const std::size_t to =
+        flow + 1 < route_begin_.size() ? route_begin_[flow + 1] : crossed_.size();
+    route_begin_.push_back(static_cast<std::uint32_t>(crossed_.size()));
+    for (std::size_t i = from; i < to; ++i) crossed_.push_back(crossed_[i]);
+    tails_.push_back(tails_[f]);
+    edges_.push_back(edges_[f]);
+  }
+}
+
 void Symmetry::add_collectives() {
   const ir::Program& program = in_.program;
   std::size_t members = 0;
@@ -300,6 +327,9 @@ void Symmetry::add_collectives() {
   tails_.reserve(members);
   route_begin_.reserve(route_begin_.size() + members + 1);
   crossed_.reserve(crossed_.size() + 4 * members);
+  // Flows of the parts so far, by kind, group and bytes.
+  std::map<std::tuple<ir::CollectiveKind, std::int32_t, Bytes>, std::pair<std::size_t, std::size_t>>
+      known;
   for (std::size_t k = 0; k < program.collectives.size(); ++k) {
     if (in_.partial.steps[k] < 0) continue;
     const ir::CollectiveShape& shape = program.shape_of(program.collectives[k]);
@@ -307,6 +337,7 @@ void Symmetry::add_collectives() {
     one.index = static_cast<std::int32_t>(k);
     one.step = in_.partial.steps[k];
     one.first_flow = edges_.size();
+    one.repeats = true;
     Color color = mix(mix(3, one.step), static_cast<int>(shape.kind));
     const std::vector<DeviceId>& first = program.group(shape.parts.front().group).devices;
     const bool closed = in_.mode == InnerMode::closed_form && shape.parts.size() == 1 &&
@@ -320,17 +351,18 @@ void Symmetry::add_collectives() {
         }
         continue;
       }
-      for (models::FlowEdge& edge :
-           models::collective_flows(shape.kind, group, part.bytes, in_.path)) {
-        const Seconds extra = std::max(edge.extra_latency, Seconds{});
-        const bool same = edge.source == edge.destination;
-        const Seconds latency =
-            same ? Seconds{} : topology_.path(edge.source, edge.destination).latency;
-        tails_.push_back(extra.value + latency.value);
-        route_begin_.push_back(same ? static_cast<std::uint32_t>(crossed_.size())
-                                    : add_route(edge.source, edge.destination));
-        edges_.push_back(edge);
+      const auto [flows, fresh] =
+          known.try_emplace({shape.kind, part.group, part.bytes}, edges_.size(), edges_.size());
+      if (!fresh) {
+        repeat_global_flows(flows->second.first, flows->second.second);
+        continue;
       }
+      one.repeats = false;
+      for (const models::FlowEdge& edge :
+           models::collective_flows(shape.kind, group, part.bytes, in_.path)) {
+        add_global_flow(edge);
+      }
+      flows->second.second = edges_.size();
     }
     one.end_flow = edges_.size();
     collectives_.push_back(one);
@@ -354,7 +386,7 @@ void Symmetry::leave_out_wide_links() {
            (slow == in_.factors.end() ? 1.0 : slow->second);
   };
   std::map<LinkId, std::set<LinkId>> below;  // Of links of the fabric: what limits their flows.
-  for (std::size_t flow = 0; flow + 1 < route_begin_.size(); ++flow) {
+  const auto limit = [&](std::size_t flow) {
     for (const LinkId link : links_of(flow)) {
       if (!topology_.is_fabric(link)) continue;
       LinkId narrowest;
@@ -364,6 +396,11 @@ void Symmetry::leave_out_wide_links() {
       }
       below[link].insert(narrowest.valid() ? narrowest : link);
     }
+  };
+  for (std::size_t flow = 0; flow < local_flows_; ++flow) limit(flow);
+  for (const GlobalCollective& one : collectives_) {
+    if (one.repeats) continue;
+    for (std::size_t f = one.first_flow; f < one.end_flow; ++f) limit(local_flows_ + f);
   }
   std::set<LinkId> wide;
   for (const auto& [link, limits] : below) {
@@ -387,7 +424,6 @@ void Symmetry::leave_out_wide_links() {
 
 /// Which steps cross which links does not change from guess to guess.
 void Symmetry::find_steps() {
-  const std::size_t first = route_begin_[local_flows_];
   const auto for_each_crossing = [&](auto&& take) {  // take(link, step)
     for (const GlobalCollective& one : collectives_) {
       for (std::size_t flow = one.first_flow; flow < one.end_flow; ++flow) {
@@ -395,26 +431,22 @@ void Symmetry::find_steps() {
       }
     }
   };
+  // Steps ascend from collective to collective: on each link equal ones follow each other.
   const std::size_t links = topology_.links().size();
-  std::vector<std::uint32_t> begin(links + 1, 0);
-  for_each_crossing([&](std::size_t link, std::int32_t) { ++begin[link + 1]; });
-  std::partial_sum(begin.begin(), begin.end(), begin.begin());
-  std::vector<std::int32_t> steps(crossed_.size() - first);
-  std::vector<std::uint32_t> past(begin.begin(), begin.end() - 1);
-  for_each_crossing([&](std::size_t link, std::int32_t step) { steps[past[link]++] = step; });
+  std::vector<std::int32_t> last(links, -1);
   link_begin_.assign(links + 1, 0);
-  for (std::size_t link = 0; link < links; ++link) {
-    const auto from = steps.begin() + begin[link];
-    const auto end = steps.begin() + begin[link + 1];
-    std::sort(from, end);
-    link_steps_.insert(link_steps_.end(), from, std::unique(from, end));
-    link_begin_[link + 1] = static_cast<std::uint32_t>(link_steps_.size());
-  }
-  slots_.reserve(steps.size());
   for_each_crossing([&](std::size_t link, std::int32_t step) {
-    const auto at = std::lower_bound(link_steps_.begin() + link_begin_[link],
-                                     link_steps_.begin() + link_begin_[link + 1], step);
-    slots_.push_back(static_cast<std::uint32_t>(at - link_steps_.begin()));
+    ORRERY_CHECK(step >= last[link], "step {} after {}", step, last[link]);
+    if (std::exchange(last[link], step) != step) ++link_begin_[link + 1];
+  });
+  std::partial_sum(link_begin_.begin(), link_begin_.end(), link_begin_.begin());
+  link_steps_.resize(link_begin_.back());
+  std::vector<std::uint32_t> past(link_begin_.begin(), link_begin_.end() - 1);
+  last.assign(links, -1);
+  slots_.reserve(crossed_.size() - route_begin_[local_flows_]);
+  for_each_crossing([&](std::size_t link, std::int32_t step) {
+    if (std::exchange(last[link], step) != step) link_steps_[past[link]++] = step;
+    slots_.push_back(past[link] - 1);
   });
 }
 
@@ -720,18 +752,20 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
   return out;
 }
 
-bool Symmetry::find_meetings(const std::vector<FlowInterval>& flows, double nearness,
-                             std::vector<Meeting>& known) {
-  if (!add_meetings(flows, {}, known)) return false;
+std::vector<Symmetry::Meeting> Symmetry::find_meetings(const std::vector<FlowInterval>& flows,
+                                                       double nearness) {
+  std::vector<Meeting> found;
+  add_meetings(flows, {}, found);
+  if (found.empty() || nearness <= 0) return found;
   Seconds last;
   for (const FlowInterval& flow : flows) last = std::max(last, flow.end);
-  if (nearness > 0) add_meetings(flows, nearness * (last - flows.front().start), known);
-  return true;
+  add_meetings(flows, nearness * (last - flows.front().start), found);
+  return found;
 }
 
 /// `apart`: so long before or after a step a flow inside a pipeline counts as met.
-bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apart,
-                            std::vector<Meeting>& known) {
+void Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apart,
+                            std::vector<Meeting>& found) {
   // When each step moved bytes in each iteration.
   std::map<std::pair<std::int32_t, int>, std::pair<Seconds, Seconds>> times;
   for (const FlowInterval& flow : flows) {
@@ -751,6 +785,10 @@ bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
   const std::int32_t steps = windows.empty() ? 0 : windows.back().step + 1;
   std::sort(windows.begin(), windows.end(),
             [](const Window& a, const Window& b) { return a.begin < b.begin; });
+  std::vector<Seconds> ended;  // By window: until when it or one before it lasts.
+  for (const Window& window : windows) {
+    ended.push_back(ended.empty() ? window.end : std::max(ended.back(), window.end));
+  }
   const auto overlap = [&](Seconds begin, Seconds end, const Window& window) {
     return std::min(end, window.end) - std::max(begin, window.begin) > kTouch - apart;
   };
@@ -760,9 +798,10 @@ bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
     if (step_of_route_[flow.route] >= 0) continue;
     std::vector<bool>& own = met[flow.route];
     own.resize(as_size(steps), false);
-    for (const Window& window : windows) {
-      if (window.begin > flow.end + apart) break;
-      if (overlap(flow.start, flow.end, window)) own[as_size(window.step)] = true;
+    const auto first = std::upper_bound(ended.begin(), ended.end(), flow.start - apart);
+    for (std::size_t w = as_size(first - ended.begin()); w < windows.size(); ++w) {
+      if (windows[w].begin > flow.end + apart) break;
+      if (overlap(flow.start, flow.end, windows[w])) own[as_size(windows[w].step)] = true;
     }
   }
   std::set<std::pair<std::int32_t, std::int32_t>> steps_met;
@@ -773,28 +812,27 @@ bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
       }
     }
   }
-  const std::size_t before = known.size();
-  const auto meet = [&](LinkId link, std::int32_t a, std::int32_t b) {
-    if (unite(find_place(link, a), find_place(link, b))) known.emplace_back(link, a, b);
-  };
   for_each_local([&](const LocalClass& one, int, std::size_t j, std::size_t flow) {
     const std::vector<bool>& own = met[one.routes[j]];
+    if (own.empty()) return;
     for (const LinkId link : links_of(flow)) {
-      for_each_step(link, [&](std::int32_t step) {
-        if (as_size(step) < own.size() && own[as_size(step)]) meet(link, 0, 1 + step);
+      const std::int32_t here = local_place_[link.index()];
+      for_each_step(link, [&](std::int32_t step, std::int32_t place) {
+        if (as_size(step) >= own.size() || !own[as_size(step)]) return;
+        if (unite(here, place)) found.push_back({link, 0, 1 + step});
       });
     }
   });
-  if (steps_met.empty()) return known.size() > before;
+  if (steps_met.empty()) return;
   const auto links = static_cast<std::int32_t>(topology_.links().size());
   for (const LinkId link : IdRange<LinkId>{{0}, {links}}) {
-    for_each_step(link, [&](std::int32_t a) {
-      for_each_step(link, [&](std::int32_t b) {
-        if (a < b && steps_met.contains({a, b})) meet(link, 1 + a, 1 + b);
+    for_each_step(link, [&](std::int32_t a, std::int32_t at) {
+      for_each_step(link, [&](std::int32_t b, std::int32_t other) {
+        if (a >= b || !steps_met.contains({a, b})) return;
+        if (unite(at, other)) found.push_back({link, 1 + a, 1 + b});
       });
     });
   }
-  return known.size() > before;
 }
 
 }  // namespace orrery::sim

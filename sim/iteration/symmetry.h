@@ -74,7 +74,11 @@ class Symmetry {
   enum class Meetings { all, found };
   /// Two families meet on a link: 0 are the flows inside pipelines, 1 + n those of the n-th step of
   /// synchronization.
-  using Meeting = std::tuple<LinkId, std::int32_t, std::int32_t>;
+  struct Meeting {
+    LinkId link;
+    std::int32_t a = 0;
+    std::int32_t b = 0;
+  };
 
   struct Input {
     const models::Topology& topology;
@@ -116,11 +120,9 @@ class Symmetry {
   /// class: it is lonely then. `crossings`: with Folding::crossings.
   std::unique_ptr<Folding> fold(bool crossings);
 
-  /// What these flows met on links beyond what refine() was told: appended to `known`, together
-  /// with the steps that flows inside pipelines missed by less than `nearness` times the run's
-  /// duration.
-  bool find_meetings(const std::vector<FlowInterval>& flows, double nearness,
-                     std::vector<Meeting>& known);
+  /// What these flows met on links beyond what refine() was told; if anything, together with the
+  /// steps that flows inside pipelines missed by less than `nearness` times the run's duration.
+  std::vector<Meeting> find_meetings(const std::vector<FlowInterval>& flows, double nearness);
 
  private:
   struct LocalClass {
@@ -138,6 +140,7 @@ class Symmetry {
     std::int32_t step = 0;
     std::size_t first_flow = 0;  ///< Among global flows.
     std::size_t end_flow = 0;
+    bool repeats = false;     ///< An earlier one has the same flows.
     std::int32_t dense = -1;  ///< Class, once folded.
   };
 
@@ -186,6 +189,8 @@ class Symmetry {
   void leave_out_wide_links();
   void find_steps();
   std::uint32_t add_route(DeviceId source, DeviceId destination);
+  void add_global_flow(const models::FlowEdge& edge);
+  void repeat_global_flows(std::size_t first, std::size_t end);
   Color path_color(DeviceId source, DeviceId destination) const;
   void paint_local_flows();
   void place_on_links(Meetings meetings, const std::vector<Meeting>& known);
@@ -197,8 +202,8 @@ class Symmetry {
   void paint_links();
   void paint_rest();
   void find_doubles(const std::vector<int>& uses);
-  bool add_meetings(const std::vector<FlowInterval>& flows, Seconds apart,
-                    std::vector<Meeting>& known);
+  void add_meetings(const std::vector<FlowInterval>& flows, Seconds apart,
+                    std::vector<Meeting>& found);
 
   template <class F>
   void for_each_local(F&& take) const {  // take(class, member, number of the flow, flow)
@@ -210,9 +215,9 @@ class Symmetry {
     }
   }
   template <class F>
-  void for_each_step(LinkId link, F&& take) const {
+  void for_each_step(LinkId link, F&& take) const {  // take(step, place)
     for (std::uint32_t i = link_begin_[link.index()]; i < link_begin_[link.index() + 1]; ++i) {
-      take(link_steps_[i]);
+      take(link_steps_[i], all_meet_ ? local_place_[link.index()] : step_place_[i]);
     }
   }
   std::span<const LinkId> links_of(std::size_t flow) const {

@@ -156,12 +156,13 @@ std::vector<DeviceId> usable(const models::JobState& state, double slowest) {
 }
 
 bool all_live(const std::vector<DeviceId>& devices, const std::vector<DeviceId>& live) {
-  // Both mostly ascend: the search goes on from where the last device was.
-  auto from = live.begin();
+  // Both mostly ascend: after the first device the search goes on from where the last one was.
+  auto from = live.end();
   DeviceId last;
   return std::all_of(devices.begin(), devices.end(), [&](DeviceId device) {
-    from = device < last ? std::lower_bound(live.begin(), live.end(), device)
-                         : std::find_if(from, live.end(), [&](DeviceId d) { return d >= device; });
+    from = device < last || !last.valid()
+               ? std::lower_bound(live.begin(), live.end(), device)
+               : std::find_if(from, live.end(), [&](DeviceId d) { return d >= device; });
     last = device;
     return from != live.end() && *from == device;
   });

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "models/config/schema_of.h"
 #include "tests/models/config/sample.h"
 
 namespace {
@@ -95,6 +96,22 @@ TEST(Yaml, BinaryAndForeignEncodingsAreRefusedAtTheByte) {
                           "\xE2\x82", "\xF0\x80\x80\x80", "\x80"})
     EXPECT_NE(problems_of(bad).find("not UTF-8"), std::string::npos) << bad;
   EXPECT_EQ(problems_of("a: \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80\r\n"), "");
+}
+
+TEST(Yaml, TheSchemaIsKnownBeforeTheRestIsRead) {
+  const auto path = std::filesystem::path(testing::TempDir()) / "orrery_schema.yaml";
+  const auto schema = [&](const std::string& text) {
+    std::ofstream(path) << text;
+    return schema_of(path.string());
+  };
+  EXPECT_EQ(schema("a: {schema: no}\nb: [schema, no]\nschema: orrery/plan/1\nc: [1, 2"),
+            "orrery/plan/1");
+  EXPECT_EQ(schema("a: schema\nb: 1\n"), "");
+  EXPECT_EQ(schema("schema: [no]\na: 1\n"), "");
+  EXPECT_EQ(schema("- schema: no\n"), "");
+  EXPECT_EQ(schema("a: [1"), "");
+  std::filesystem::remove(path);
+  EXPECT_EQ(schema_of(path.string()), "");
 }
 
 TEST(Yaml, AliasBombsAndDeepNestingStopEarly) {

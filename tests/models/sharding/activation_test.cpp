@@ -169,6 +169,26 @@ RC_GTEST_PROP(TransferActivationsLaw, ReceiversGetTheirSamples, ()) {
   }
 }
 
+RC_GTEST_PROP(TransferActivationsLaw, KnownStepsAreThoseOfOtherNames, ()) {
+  const Shape shape{random_int(1, 5), random_int(1, 7)};
+  Annotation senders = random_activations(shape[0], 0, States::both);
+  Annotation receivers = random_activations(shape[0], random_int(0, 1) == 0 ? 60 : 0, States::both);
+  KnownTransfers known;
+  for (int round = 0; round < 3; ++round) {
+    for (auto transfer : {kLeader, kSliced}) {
+      RC_ASSERT(known.steps(senders, receivers, shape, transfer) ==
+                transfer_activations(senders, receivers, shape, transfer));
+    }
+    const int stretch = random_int(1, 3);
+    const int shift = random_int(0, 9);
+    for (Annotation* annotation : {&senders, &receivers}) {
+      for (Subgroup& subgroup : annotation->subgroups) {
+        for (int& device : subgroup.devices) device = stretch * device + shift;
+      }
+    }
+  }
+}
+
 RC_GTEST_PROP(TransferActivationsLaw, EachTokenCrossesBetweenTheStagesOnce, ()) {
   const Shape shape{random_int(1, 5), random_int(1, 7)};
   const Annotation senders = random_activations(shape[0], 0, States::whole);
