@@ -109,12 +109,13 @@ struct TensorParallel {
 TensorParallel tensor_parallel(const ir::Group& group) {
   TensorParallel out;
   out.sets = tensor_groups(group);
+  const int shards = std::min(group.tensor_parallel, 2);  // More take the same kinds.
   std::vector<int> owners;
-  for (const DeviceId device : out.sets.front()) owners.push_back(device.value);
+  for (int i = 0; i < shards; ++i) owners.push_back(out.sets.front()[i].value);
   const auto add = [&](Axis before, Axis after) {
     const auto over = [&](Axis axis) {
-      const Annotation annotation{{{owners, {{axis, group.tensor_parallel}}}}, kDuplicate, {}};
-      return flatten(annotation, {group.tensor_parallel});  // As many tokens as devices.
+      const Annotation annotation{{{owners, {{axis, shards}}}}, kDuplicate, {}};
+      return flatten(annotation, {shards});  // As many tokens as devices.
     };
     const auto steps = std::get<std::vector<GroupStep>>(resolve(over(before), over(after)));
     for (const GroupStep& step : steps) out.kinds.push_back(collective_kind(step.kind));

@@ -1,6 +1,9 @@
 #include "sim/iteration/slow_links.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace orrery::sim {
@@ -18,14 +21,18 @@ models::PathFunction path_function(const models::Topology& topology, const LinkF
   if (factors.empty()) {
     return [&](DeviceId a, DeviceId b) { return topology.path(a, b); };
   }
-  return [&](DeviceId a, DeviceId b) {
+  std::unordered_map<std::int32_t, BytesPerSecond> slowed;
+  for (const auto& [link, factor] : factors) {
+    slowed[link.value] = topology.links()[link].bandwidth / factor;
+  }
+  return [&topology, slowed = std::move(slowed), links = std::vector<LinkId>()](
+             DeviceId a, DeviceId b) mutable {
     models::Path path = topology.path(a, b);
-    std::vector<LinkId> links;
+    links.clear();
     topology.route(a, b, links);
     for (const LinkId link : links) {
-      const auto slow = factors.find(link);
-      if (slow == factors.end()) continue;
-      path.bandwidth = std::min(path.bandwidth, topology.links()[link].bandwidth / slow->second);
+      const auto slow = slowed.find(link.value);
+      if (slow != slowed.end()) path.bandwidth = std::min(path.bandwidth, slow->second);
     }
     return path;
   };

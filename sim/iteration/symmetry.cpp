@@ -16,6 +16,10 @@ namespace {
 /// Overlaps shorter than this are rounding: flows that follow each other.
 constexpr Seconds kTouch{1e-12};
 
+Color packed(std::int32_t a, std::int32_t b) {
+  return static_cast<Color>(static_cast<std::uint32_t>(a)) << 32 | static_cast<std::uint32_t>(b);
+}
+
 /// Sums of bandwidths that differ by less than this share may be equal.
 constexpr double kRounding = 1e-9;
 
@@ -191,6 +195,9 @@ void Symmetry::find_patterns(LocalClass& one) {
       }
     }
   }
+  // Rings of one group are those of all its collectives.
+  std::sort(one.paths.begin(), one.paths.end());
+  one.paths.erase(std::unique(one.paths.begin(), one.paths.end()), one.paths.end());
   for (const auto& [flow, uses] : flows) {
     if (!in_.slices) {
       one.uses.push_back(mix(9, static_cast<Color>(one.flows.size())));
@@ -253,11 +260,9 @@ Color Symmetry::path_color(DeviceId source, DeviceId destination) const {
   const models::Path path = in_.path(source, destination);
   Color color = mix(2, path.bandwidth.value);
   color = mix(color, path.latency.value);
-  color = mix(color, static_cast<int>(path.kind));
+  color = mix(color, packed(static_cast<std::int32_t>(path.kind), path.source_nic));
   color = mix(color, static_cast<Color>(reinterpret_cast<std::uintptr_t>(path.calibration)));
-  color = mix(color, path.source_nic);
-  color = mix(color, in_.members.node_label[source]);
-  return mix(color, in_.members.node_label[destination]);
+  return mix(color, packed(in_.members.node_label[source], in_.members.node_label[destination]));
 }
 
 void Symmetry::add_local_flows() {
@@ -804,12 +809,15 @@ void Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
       if (overlap(flow.start, flow.end, windows[w])) own[as_size(windows[w].step)] = true;
     }
   }
-  std::set<std::pair<std::int32_t, std::int32_t>> steps_met;
+  std::vector<std::vector<bool>> steps_met(as_size(steps));  // By the earlier step and the later.
+  bool any_steps = false;
   for (const Window& a : windows) {
     for (const Window& b : windows) {
-      if (apart.value == 0 && a.step < b.step && overlap(a.begin, a.end, b)) {
-        steps_met.insert({a.step, b.step});
-      }
+      if (b.begin > a.end) break;  // Further ones begin later still.
+      if (apart.value != 0 || a.step == b.step || !overlap(a.begin, a.end, b)) continue;
+      std::vector<bool>& own = steps_met[as_size(std::min(a.step, b.step))];
+      own.resize(as_size(steps), false);
+      own[as_size(std::max(a.step, b.step))] = any_steps = true;
     }
   }
   for_each_local([&](const LocalClass& one, int, std::size_t j, std::size_t flow) {
@@ -823,12 +831,14 @@ void Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
       });
     }
   });
-  if (steps_met.empty()) return;
+  if (!any_steps) return;
   const auto links = static_cast<std::int32_t>(topology_.links().size());
   for (const LinkId link : IdRange<LinkId>{{0}, {links}}) {
     for_each_step(link, [&](std::int32_t a, std::int32_t at) {
+      if (as_size(a) >= steps_met.size() || steps_met[as_size(a)].empty()) return;
+      const std::vector<bool>& own = steps_met[as_size(a)];
       for_each_step(link, [&](std::int32_t b, std::int32_t other) {
-        if (a >= b || !steps_met.contains({a, b})) return;
+        if (a >= b || as_size(b) >= own.size() || !own[as_size(b)]) return;
         if (unite(at, other)) found.push_back({link, 1 + a, 1 + b});
       });
     });
