@@ -562,7 +562,7 @@ class Conversion {
 
   /// The cluster file; incomplete after a problem.
   Value run() {
-    find_hosts();
+    if (!find_hosts()) return {};
     if (nodes_.empty()) {
       fail({path_, 0, 0}, "no instance has an xpu component", "hosts are devices with GPUs");
       return {};
@@ -601,7 +601,7 @@ class Conversion {
   bool is_host(int machine) const { return node_of_[as_size(machine)] >= 0; }
   Inside& inside(int machine) { return insides_.at(graph_.instance(machine).device); }
 
-  void find_hosts() {
+  bool find_hosts() {
     node_of_.assign(graph_.instance_of.size(), -1);
     std::size_t gpus = 0;
     for (const InfraInstance& instance : graph_.instances) {
@@ -613,13 +613,15 @@ class Conversion {
       }
       gpus += as_size(instance.count) * insides_.at(instance.device).gpus().size();
       if (gpus > kMostGpusOfAll) {
-        return fail(instance.at, fmt::format("the hosts have more than {} GPUs", kMostGpusOfAll));
+        fail(instance.at, fmt::format("the hosts have more than {} GPUs", kMostGpusOfAll));
+        return false;
       }
       for (int i = 0; i < instance.count; ++i) {
         node_of_[as_size(instance.first + i)] = static_cast<int>(nodes_.size());
         nodes_.push_back({.machine = instance.first + i, .cards = {}, .links = {}, .members = {}});
       }
     }
+    return true;
   }
 
   // GPU types.

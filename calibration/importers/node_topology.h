@@ -40,8 +40,8 @@ struct NodeNames {
   std::string source;
 };
 
-/// A cluster file (orrery/cluster/1) of one node, with link_domains() of its NVLink. Each NIC may be
-/// used by the GPUs to which no other is nearer. Names that are needed and missing are problems.
+/// A cluster file (orrery/cluster/1) of one node, with link_domains() of its NVLink. Each NIC may
+/// be used by the GPUs to which no other is nearer. Names that are needed and missing are problems.
 std::string node_yaml(const NodeTopology& topology, const NodeNames& names,
                       config::Diagnostics& diagnostics);
 

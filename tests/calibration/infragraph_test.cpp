@@ -358,6 +358,9 @@ TEST(InfraGraph, ProductsOfCountsAreLimited) {
   EXPECT_EQ(refusal(plain("{name: h, device: h, count: 2000}, {name: s, device: s, count: 2000}",
                           edge("h", "s"))),
             "10:88: the file has more than 2097152 edges");
+  EXPECT_EQ(refusal(replaced(plain("{name: h, device: h, count: 2000}", "  []\n"),
+                             "count: 1, choice: xpu", "count: 1000, choice: xpu")),
+            "8:20: the hosts have more than 1048576 GPUs");
   // Ends cost something though nothing is joined.
   std::string edges;
   for (int i = 0; i < 100; ++i) {
