@@ -49,6 +49,7 @@ class SimulatorEvaluator final : public models::Evaluator {
     ForkedRun child_;
     ir::Program program_;
   };
+  using Evaluator::start;
   /// As evaluate(), to be joined later; several may run at once.
   Running start(const ir::Plan& plan, const std::vector<Straggler>& stragglers,
                 const std::vector<SlowLink>& slow_links) const;
