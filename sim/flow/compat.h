@@ -26,14 +26,15 @@ inline constexpr const char* kWorkPrecision = "maxmin/precision";
 #endif
 
 /// Calls `callback(const s4u::Comm&)` whenever a communication finishes, fails or is canceled
-/// (3.32: twice for a canceled one). Until 3.33 one signal served all kinds of activities.
+/// (3.32: twice for a canceled one). Until 3.33 one signal served all kinds of activities; there
+/// are no others here.
 template <class Callback>
 void on_comm_end(Callback callback) {
 #if SIMGRID_VERSION >= 33400
   s4u::Comm::on_completion_cb([callback](const s4u::Comm& comm) { callback(comm); });
 #else
   s4u::Activity::on_completion_cb([callback](const s4u::Activity& activity) {
-    if (const auto* comm = dynamic_cast<const s4u::Comm*>(&activity)) callback(*comm);
+    callback(static_cast<const s4u::Comm&>(activity));
   });
 #endif
 }

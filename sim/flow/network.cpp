@@ -78,6 +78,11 @@ s4u::Engine& the_engine(const FlowOptions& options) {
 
 class Network::Impl {
  public:
+  struct UsedLink {
+    s4u::Link* link;
+    kernel::resource::StandardLinkImpl* impl;  ///< Of `link`.
+  };
+
   Impl(FlowPlatform platform, const FlowOptions& options, Listener& listener)
       : listener_(listener),
         routes_(std::move(platform.routes)),
@@ -85,7 +90,7 @@ class Network::Impl {
         root_(compat::root_zone(engine_)),
         zone_(*new FlatZone("platform")),
         late_zone_(*new FlatZone("links")),
-        links_(platform.links.size(), nullptr),
+        place_of_link_(platform.links.size(), -1),
         link_on_(platform.links.size(), true),
         host_on_(platform.hosts, true) {
     s4u::NetZone* const zone = zone_.get_iface();
@@ -137,14 +142,21 @@ class Network::Impl {
     return route_;
   }
 
-  s4u::Link& link(LinkId id) {
-    s4u::Link*& known = links_[id];
-    if (known == nullptr) {
-      known = compat::add_link(late_zone_.get_iface(), fmt::format("link{}", id.value),
-                               bandwidths_[id]);
-      known->seal();
+  UsedLink& link(LinkId id) {
+    std::int32_t& place = place_of_link_[id];
+    if (place < 0) {
+      place = static_cast<std::int32_t>(used_links_.size());
+      s4u::Link* const made = compat::add_link(late_zone_.get_iface(),
+                                               fmt::format("link{}", id.value), bandwidths_[id]);
+      made->seal();
+      used_links_.push_back({made, made->get_impl()});
     }
-    return *known;
+    return used_links_[place];
+  }
+  /// Null: no flow has used it yet.
+  s4u::Link* used(LinkId id) const {
+    const std::int32_t place = place_of_link_[id];
+    return place < 0 ? nullptr : used_links_[place].link;
   }
 
   std::int32_t start(std::int32_t task, const Route& route, std::uint64_t bytes) {
@@ -159,7 +171,7 @@ class Network::Impl {
     comm->set_data(reinterpret_cast<void*>(static_cast<std::intptr_t>(slot)));
     slots_[slot] = {comm, task};
     zone_.route.clear();
-    for (const LinkId id : route.links) zone_.route.push_back(link(id).get_impl());
+    for (const LinkId id : route.links) zone_.route.push_back(link(id).impl);
     compat::start_between(comm, ends_[0], ends_[1]);
     return slot;
   }
@@ -187,7 +199,8 @@ class Network::Impl {
   /// SimGrid's platform is complete before the first run; links that a flow asks for later lie in a
   /// zone that is never part of it. A million links cost nothing until they are used.
   FlatZone& late_zone_;
-  IdVector<LinkId, s4u::Link*> links_;  ///< Null until used.
+  std::vector<UsedLink> used_links_;
+  IdVector<LinkId, std::int32_t> place_of_link_;  ///< In used_links_; -1 until used.
   IdVector<LinkId, double> bandwidths_;
   IdVector<LinkId, bool> link_on_;
   int dead_links_ = 0;
@@ -267,18 +280,18 @@ void Network::cancel(std::int32_t slot) { impl_->cancel(slot); }
 void Network::set_link(LinkId link, bool on) {
   if (impl_->link_on_[link] != on) impl_->dead_links_ += on ? -1 : 1;
   impl_->link_on_[link] = on;
-  s4u::Link* const known = impl_->links_[link];
+  s4u::Link* const known = impl_->used(link);
   if (known != nullptr) on ? known->turn_on() : known->turn_off();
 }
 void Network::set_host(int host, bool on) { impl_->host_on_[host] = on; }
 void Network::set_bandwidth(LinkId link, double bandwidth) {
   impl_->bandwidths_[link] = bandwidth;
-  s4u::Link* const known = impl_->links_[link];
+  s4u::Link* const known = impl_->used(link);
   if (known != nullptr) known->set_bandwidth(bandwidth);
 }
 bool Network::link_on(LinkId link) const { return impl_->link_on_[link]; }
 bool Network::host_on(int host) const { return impl_->host_on_[host]; }
-std::size_t Network::links() const { return impl_->links_.size(); }
+std::size_t Network::links() const { return impl_->bandwidths_.size(); }
 std::size_t Network::hosts() const { return impl_->host_on_.size(); }
 
 std::string simgrid_version() {
