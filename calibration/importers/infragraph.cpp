@@ -213,7 +213,6 @@ class Inside {
          std::vector<std::string>& notes)
       : device_(device),
         links_(links),
-        diagnostics_(diagnostics),
         notes_(notes),
         wires_of_(device.parts.size()),
         joins_gpus_(device.parts.size(), false) {
@@ -516,7 +515,6 @@ class Inside {
 
   const InfraDevice& device_;
   LinkClasses& links_;
-  config::Diagnostics& diagnostics_;
   std::vector<std::string>& notes_;
   std::vector<std::vector<InfraWire>> wires_of_;  ///< By part, which is `a`.
   std::vector<bool> joins_gpus_;                  ///< By part: a switch of a domain.
