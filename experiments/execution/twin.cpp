@@ -396,8 +396,9 @@ ir::Profile calibrate_machine(const TwinManifest& manifest, const JobSettings& j
   diagnostics.raise();
   const auto measure = [&](const char* name, CalibrateSettings settings) {
     const fs::path out = folder / name;
+    const fs::path last = out / "calibrate.json";  // Written once the rest is.
     std::error_code error;
-    if (!fs::exists(out / "profile.yaml", error)) {
+    if (!fs::exists(last, error)) {
       make_folders(out.string());
       settings.model = job.model;
       settings.sequence_length = loaded.sequence_length;
@@ -407,7 +408,7 @@ ir::Profile calibrate_machine(const TwinManifest& manifest, const JobSettings& j
       settings.quick = place.quick;
       const std::string problem =
           run_apart((out / "calibrate.err").string(), call, [&](const Call& apart) {
-            write_file((out / "calibrate.json").string(), to_json(calibrate(settings, apart)));
+            write_file(last.string(), to_json(calibrate(settings, apart)));
             return 0;
           });
       if (!problem.empty()) {
