@@ -44,7 +44,7 @@ constexpr double kFirstCycle = 40;
 constexpr struct {
   std::size_t devices;
   std::int64_t budget;
-} kBudgets[] = {{96, 280}, {960, 120}};
+} kBudgets[] = {{48, 280}, {960, 120}};
 constexpr std::int64_t kSmallestBudget = 40;
 /// Own seeds that are simulated.
 constexpr std::size_t kOwnSeeds = 10;
@@ -105,7 +105,7 @@ void describe(config::Visitor& v, OrrerySettings& s) {
   v.optional(
       "budget", s.budget,
       "Simulations, beside those of planners that give seeds; a smaller work budget wins. A larger "
-      "one goes on where a smaller one ends. 0: 280, 120 for more than 96 devices, 40 for more "
+      "one goes on where a smaller one ends. 0: 280, 120 for more than 48 devices, 40 for more "
       "than 960. Where the best plan sends gradients during the backward pass, three more after "
       "40, 120, 280, ... try smaller pieces of them.");
   v.optional("seeds", s.seeds,
