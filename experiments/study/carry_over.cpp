@@ -116,14 +116,14 @@ CarriedOver carry_over(const ir::Plan& plan, const models::Cluster* made_for,
   CarriedOver out{plan, {}, ""};
   const std::vector<DeviceId> used = ir::devices_of(plan);
   std::map<DeviceId, DeviceId> devices;
-  if (made_for == nullptr || used.back().value >= made_for->size()) {
+  if (made_for == nullptr || used.empty() || used.back().value >= made_for->size()) {
     if (used.size() > left.size()) {
       out.problem = fmt::format("the plan uses {} devices, {} are there", used.size(), left.size());
       return out;
     }
     for (std::size_t i = 0; i < used.size(); ++i) devices[used[i]] = left[i];
     out.mapping = {
-        fmt::format("devices {} -> {} ({}): the plan does not say what it was made for",
+        fmt::format("devices {} -> {} ({}): the cluster that it was made for is not known",
                     id_ranges(used), id_ranges({left.begin(), left.begin() + std::ssize(used)}),
                     composition({left.begin(), left.begin() + std::ssize(used)}, cluster))};
     rename(out.plan, devices);

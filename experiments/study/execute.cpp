@@ -189,13 +189,14 @@ ir::Plan load_plan(const std::string& path, const models::Library& library, Load
       overuse(run.spec.hardware, ir::devices_of(file.plan), run.cluster).empty()) {
     return file.plan;
   }
-  std::optional<models::Cluster> own;
+  config::Diagnostics ignored;  // A cluster file that is gone or has changed says nothing.
+  models::Cluster own;
   if (file.made_for) {
-    own = models::load_cluster(file.made_for->cluster.value, library, file.made_for->cluster.at,
-                               diagnostics);
-    if (diagnostics.problems().size() != before) return file.plan;
+    own = models::load_cluster(file.made_for->cluster.value, library, {}, ignored);
   }
-  CarriedOver carried = carry_over(file.plan, own ? &*own : nullptr, run.cluster, run.devices);
+  const bool known =
+      file.made_for && ignored.empty() && models::made_for(file.plan.cluster_hash, own);
+  CarriedOver carried = carry_over(file.plan, known ? &own : nullptr, run.cluster, run.devices);
   if (!carried.problem.empty()) {
     diagnostics.add({path, 0, 0}, carried.problem, "plan again, or leave --any-cluster out");
     return file.plan;

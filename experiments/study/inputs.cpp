@@ -94,14 +94,10 @@ const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
     }
     return flags;
   };
-  static const std::map<JobDefaults, std::vector<JobFlag>> tables = [&] {
-    std::map<JobDefaults, std::vector<JobFlag>> all;
-    for (const JobDefaults kind :
-         {JobDefaults::of_the_plan, JobDefaults::fixed, JobDefaults::planning}) {
-      all[kind] = table(kind);
-    }
-    return all;
-  }();
+  static const std::map<JobDefaults, std::vector<JobFlag>> tables = {
+      {JobDefaults::of_the_plan, table(JobDefaults::of_the_plan)},
+      {JobDefaults::fixed, table(JobDefaults::fixed)},
+      {JobDefaults::planning, table(JobDefaults::planning)}};
   return tables.at(defaults);
 }
 

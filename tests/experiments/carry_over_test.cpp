@@ -96,7 +96,7 @@ TEST(CarryOver, APlanThatDoesNotSayWhatItWasMadeForGoesByNumbers) {
   EXPECT_EQ(ir::devices_of(carried.plan), ids({1, 2}));
   ASSERT_EQ(carried.mapping.size(), 1u);
   EXPECT_EQ(carried.mapping[0],
-            "devices 5,9 -> 1-2 (2 x A100-80GB): the plan does not say what it was made for");
+            "devices 5,9 -> 1-2 (2 x A100-80GB): the cluster that it was made for is not known");
   EXPECT_EQ(carry_over(plan_on({5, 9}), nullptr, now, ids({1})).problem,
             "the plan uses 2 devices, 1 are there");
 }
