@@ -228,11 +228,11 @@ std::int64_t whole_number(const Text& text, const char* key, std::int64_t low,
 std::string take_origin(const std::string& plan, JobSettings& job) {
   Diagnostics ignored;
   const auto file = models::load_plan_file(plan, ignored);
-  if (!ignored.empty() || !file.made_for) return "";
+  if (!file.made_for) return "";
   const models::PlanOrigin& origin = *file.made_for;
   std::vector<std::string> taken;
   const auto take = [&](Text& setting, const char* key, const config::Located<std::string>& name) {
-    if (setting) return;
+    if (setting || name.value.empty()) return;
     setting = name.value;
     job.said_at[key] = name.at;
     taken.emplace_back(key);
@@ -293,8 +293,14 @@ void judge_by(const JudgeSettings& judge, RunSpec& spec) {
 RunSpec make_spec(const JobSettings& given, const JudgeSettings& judge, const Text& plan,
                   Diagnostics& diagnostics) {
   JobSettings job = given;
-  if (plan) take_origin(*plan, job);
   RunSpec spec;
+  if (plan) {
+    take_origin(*plan, job);
+    // Who leaves the cluster to a file that cannot be read hears what is wrong with that file.
+    const std::size_t before = diagnostics.problems().size();
+    if (!job.cluster || !job.model) models::load_plan_file(*plan, diagnostics);
+    if (diagnostics.problems().size() != before) return spec;
+  }
   if (!job.cluster || job.cluster->empty()) {
     diagnostics.add(at_setting("cluster"), "missing",
                     "for example --cluster hexiscale_case_study; orrery list clusters");
