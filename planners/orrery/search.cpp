@@ -52,6 +52,11 @@ constexpr std::size_t kOwnSeeds = 10;
 /// structure that was judged before, and of a new one, which may still be tuned.
 constexpr double kPromising = 1.03;
 constexpr double kPromisingNew = 1.08;
+/// Share of a cycle that knows nothing of the cycles before it.
+constexpr double kApart = 0.6;
+/// Share of tuning walks that are a few moves at random, and how many are tried.
+constexpr double kNear = 0.2;
+constexpr int kNearSteps = 4;
 /// Drafts of the same price that are simulated.
 constexpr int kJudgedAlike = 2;
 /// Gradients that are sent together during the backward pass, from what PyTorch's DDP sends on.
@@ -200,7 +205,7 @@ void OrrerySearch::tell() const {
   input_.progress->bound = bound_.seconds.value;
   input_.progress->work = report_.work;
   input_.progress->budget = budget();
-  if (!elite_.empty()) input_.progress->best = judged_[elite_.front()].seconds;
+  if (best_ >= 0) input_.progress->best = judged_[best_].seconds;
 }
 
 /// What the target's frameworks cannot run, beside what validate() refuses.
@@ -290,6 +295,7 @@ void OrrerySearch::take(UnderWay one) {
 
 void OrrerySearch::enter_elite(int index) {
   const auto better = [this](int a, int b) { return judged_[a].value < judged_[b].value; };
+  if (best_ < 0 || better(index, best_)) best_ = index;
   elite_.insert(std::upper_bound(elite_.begin(), elite_.end(), index, better), index);
   // Of one structure the best few, so that the search keeps others to go on from.
   const std::uint64_t own = judged_[index].structure;
@@ -304,12 +310,16 @@ void OrrerySearch::enter_elite(int index) {
 
 void OrrerySearch::aim_at(OrreryObjective objective) {
   objective_ = objective;
-  elite_.clear();
-  for (std::size_t i = 0; i < judged_.size(); ++i) {
-    Judged& one = judged_[i];
+  best_ = -1;
+  for (Judged& one : judged_) {
     one.value = one.seconds * rate_of(objective, ir::devices_of(one.plan));
-    enter_elite(static_cast<int>(i));
   }
+  fill_elite(judged_.size());
+}
+
+void OrrerySearch::fill_elite(std::size_t count) {
+  elite_.clear();
+  for (std::size_t i = 0; i < count; ++i) enter_elite(static_cast<int>(i));
 }
 
 void OrrerySearch::seed_plan(const ir::Plan& plan, const std::string& what) {
@@ -331,11 +341,12 @@ void OrrerySearch::seed_plan(const ir::Plan& plan, const std::string& what) {
 void OrrerySearch::seed_own() {
   std::vector<SeedDraft> seeds = own_seeds(input_, costs_, moves_, 4 * kOwnSeeds, priced_);
   std::size_t simulated = 0;
-  // The best, and of each number of pipelines the best.
-  std::map<std::size_t, int> of_size;
+  // The best, and of each number of pipelines on so many devices the best.
+  std::map<std::pair<std::size_t, std::size_t>, int> of_size;
   for (SeedDraft& seed : seeds) {
     if (over() || simulated >= kOwnSeeds) break;
-    if (of_size[seed.draft.pipelines.size()]++ >= 3) continue;
+    const std::pair size{seed.draft.pipelines.size(), devices_of(seed.draft).size()};
+    if (of_size[size]++ >= 2) continue;
     if (!seen_.insert(seed.draft).second) continue;
     Judged made;
     made.preview = seed.seconds;
@@ -506,11 +517,20 @@ int OrrerySearch::pick_parent() {
 
 void OrrerySearch::climb() {
   int idle = 0;
+  const std::size_t seeds = judged_.size();
+  bool apart = false;
   for (int last = cycle().number; !over() && idle < 100;) {
     if (const int now = cycle().number; now != last) {
       wait();
       divide_gradients();
       last = now;
+      fill_elite(seeds);
+      apart = true;
+    }
+    if (apart && cycle().done > kApart) {
+      wait();
+      fill_elite(judged_.size());
+      apart = false;
     }
     if (!elite_.empty() && objective_ == OrreryObjective::time &&
         judged_[elite_.front()].seconds <= bound_.seconds.value * (1 + 1e-6)) {
@@ -518,13 +538,17 @@ void OrrerySearch::climb() {
     }
     const int parent = pick_parent();
     if (parent < 0) break;
-    // Short walks tune; long and hot ones leave for a structure that was not judged.
+    // Short walks tune; long and hot ones leave for a structure that was not judged. The price does
+    // not see all that makes plans differ: a few moves at random find what it would not choose.
     const bool tune = rng_.bernoulli(0.4 + 0.4 * cycle().done);
-    const int steps = tune ? priced_for_one(input_) / 2 : 2 * priced_for_one(input_);
-    const double heat = tune ? 0.002 : 0.01 * std::pow(5, rng_.uniform());
+    const bool near = tune && rng_.bernoulli(kNear);
+    const int steps = near ? kNearSteps : priced_for_one(input_) * (tune ? 1 : 4) / 2;
+    // Where walks find nothing new they become hotter, and worse drafts are simulated.
+    const double restless = 1 + idle / 10.0;
+    const double heat = near ? 1 : (tune ? 0.002 : 0.01 * std::pow(5, rng_.uniform())) * restless;
     std::optional<Child> found = walk(parent, steps, heat, !tune);
     const double best = judged_[elite_.front()].value;
-    const double promising = tune ? kPromising : kPromisingNew;
+    const double promising = (tune ? kPromising : kPromisingNew) + 0.002 * idle;
     if (!found || (found->predicted > promising * best && !rng_.bernoulli(0.1))) {
       ++idle;
       continue;
@@ -532,6 +556,7 @@ void OrrerySearch::climb() {
     idle = judge(std::move(*found), parent) ? 0 : idle + 1;
   }
   wait();
+  fill_elite(judged_.size());
 }
 
 void OrrerySearch::divide_gradients() {

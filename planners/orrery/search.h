@@ -121,7 +121,9 @@ class OrrerySearch {
   int pick_parent();
   /// Each cycle of the search begins with long and hot walks from any of the elite, ends with short
   /// ones from the best, and takes twice as long as the one before. So a search does what a shorter
-  /// one does, and then goes on.
+  /// one does, and then goes on. All but the first begin anew, from the seeds alone: what a cycle
+  /// finds depends much on chance, and two that meet late find more than one that is longer. Plans
+  /// of former cycles join for the last part.
   struct Cycle {
     int number = 0;
     double done = 0;  ///< Its share.
@@ -141,6 +143,8 @@ class OrrerySearch {
   /// From here on minimizes that.
   void aim_at(OrreryObjective objective);
   void enter_elite(int index);
+  /// The elite of the first so many judged plans.
+  void fill_elite(std::size_t count);
   /// The best plan with gradients sent in smaller pieces during the backward pass. The price does
   /// not see them, so that walks leave them as they are.
   void divide_gradients();
@@ -169,6 +173,7 @@ class OrrerySearch {
   std::vector<Judged> judged_;
   std::deque<UnderWay> under_way_;  ///< In the order in which they were begun.
   std::vector<int> elite_;          ///< Indices, best first.
+  int best_ = -1;                   ///< Of all that were judged; elite_ may have begun anew.
   std::set<Draft> seen_;
   std::map<double, int> seen_price_;    ///< Judged drafts by their price.
   std::map<std::uint64_t, int> tries_;  ///< And by their structure.

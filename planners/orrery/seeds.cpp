@@ -100,13 +100,15 @@ class SeedSearch {
     return made;
   }
 
-  /// All ways to divide the types into sets: by the set of the first type, recursively.
+  /// All ways to divide the types, or some of them, into sets: by the set of the first type,
+  /// recursively.
   void divide(std::size_t next, std::vector<std::vector<int>>& sets,
               std::vector<std::vector<std::vector<int>>>& out) const {
     if (next == types_.size()) {
-      out.push_back(sets);
+      if (!sets.empty()) out.push_back(sets);
       return;
     }
+    divide(next + 1, sets, out);
     for (std::size_t s = 0; s < sets.size(); ++s) {
       sets[s].push_back(types_[next]);
       divide(next + 1, sets, out);
@@ -320,9 +322,20 @@ class SeedSearch {
     const std::size_t most = std::clamp(
         kPricedDrafts * kDevicesOfAllSeeds / std::max<std::size_t>(1, input_.devices.size()),
         kFewestPriced, kPricedDrafts);
-    if (all.size() > most) all.resize(most);
+    // Half of them use all types. Fewer types are slower by these times, which do not see that
+    // links are shared: of each choice of types the best.
+    std::map<std::vector<int>, std::size_t> of_types;
+    const std::size_t choices = (std::size_t{1} << std::min<std::size_t>(types_.size(), 8)) - 1;
     for (const Combination& combination : all) {
       if (canceled(input_)) return;
+      std::vector<int> used;
+      for (const SetChoice* set : combination.sets) {
+        used.insert(used.end(), set->types.begin(), set->types.end());
+      }
+      std::sort(used.begin(), used.end());
+      const bool every = used.size() == types_.size();
+      const std::size_t few = std::max<std::size_t>(1, most / 2 / choices);
+      if (of_types[used]++ >= (every ? most / 2 : few)) continue;
       for (const bool compact : {true, false}) offer(base, combination.sets, compact);
     }
   }
