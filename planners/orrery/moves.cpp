@@ -52,6 +52,12 @@ std::int64_t samples_of(const Draft& draft) {
 
 }  // namespace
 
+ir::ActivationTransfer other_transfer(ir::ActivationTransfer transfer) {
+  using ir::ActivationTransfer;
+  return transfer == ActivationTransfer::sliced ? ActivationTransfer::leader_broadcast
+                                                : ActivationTransfer::sliced;
+}
+
 ir::EnumNames<MoveKind> enum_names(MoveKind) {
   return {{MoveKind::layers, "layers"},     {MoveKind::batches, "batches"},
           {MoveKind::groups, "groups"},     {MoveKind::pipelines, "pipelines"},
@@ -642,10 +648,7 @@ bool DraftMoves::change_transfer(Draft& draft, Rng& rng) const {
     draft.overlap = !draft.overlap;
     return true;
   }
-  using ir::ActivationTransfer;
-  draft.transfer = draft.transfer == ActivationTransfer::sliced
-                       ? ActivationTransfer::leader_broadcast
-                       : ActivationTransfer::sliced;
+  draft.transfer = other_transfer(draft.transfer);
   return true;
 }
 

@@ -29,6 +29,9 @@ enum class MoveKind {
 ir::EnumNames<MoveKind> enum_names(MoveKind);
 inline constexpr int kMoveKinds = 10;
 
+/// Of the two ways in which drafts send activations between groups, the one that it is not.
+ir::ActivationTransfer other_transfer(ir::ActivationTransfer transfer);
+
 /// What the search may do, beyond what the job allows.
 struct MoveLimits {
   bool overlap = true;       ///< Gradients during the backward pass.

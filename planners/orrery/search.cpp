@@ -52,7 +52,8 @@ constexpr std::size_t kOwnSeeds = 10;
 /// structure that was judged before, and of a new one, which may still be tuned.
 constexpr double kPromising = 1.03;
 constexpr double kPromisingNew = 1.08;
-/// Share of a cycle that knows nothing of the cycles before it.
+/// From this cycle on cycles begin anew; and for which share of them.
+constexpr int kFirstApart = 2;
 constexpr double kApart = 0.6;
 /// Share of tuning walks that are a few moves at random, and how many are tried.
 constexpr double kNear = 0.2;
@@ -111,8 +112,8 @@ void describe(config::Visitor& v, OrrerySettings& s) {
       "budget", s.budget,
       "Simulations, beside those of planners that give seeds; a smaller work budget wins. A larger "
       "one goes on where a smaller one ends. 0: 280, 120 for more than 48 devices, 40 for more "
-      "than 960. Where the best plan sends gradients during the backward pass, three more after "
-      "40, 120, 280, ... try smaller pieces of them.");
+      "than 960. After 40, 120, 280, 600, ... up to five more try other ways to send the "
+      "gradients and activations of the best plan.");
   v.optional("seeds", s.seeds,
              "Where the search begins. own: drafts by counts of GPU types; quick: and plans of the "
              "planners that take well under a second, on up to 96 devices; all: and the best plan "
@@ -522,17 +523,18 @@ void OrrerySearch::climb() {
   for (int last = cycle().number; !over() && idle < 100;) {
     if (const int now = cycle().number; now != last) {
       wait();
-      divide_gradients();
+      vary_transfers();
       last = now;
-      fill_elite(seeds);
-      apart = true;
+      apart = now >= kFirstApart;
+      if (apart) fill_elite(seeds);
     }
     if (apart && cycle().done > kApart) {
       wait();
       fill_elite(judged_.size());
       apart = false;
     }
-    if (!elite_.empty() && objective_ == OrreryObjective::time &&
+    if (elite_.empty()) break;
+    if (objective_ == OrreryObjective::time &&
         judged_[elite_.front()].seconds <= bound_.seconds.value * (1 + 1e-6)) {
       break;
     }
@@ -559,20 +561,26 @@ void OrrerySearch::climb() {
   fill_elite(judged_.size());
 }
 
-void OrrerySearch::divide_gradients() {
+void OrrerySearch::vary_transfers() {
   if (elite_.empty() || weight_[index_of(MoveKind::transfer)] == 0) return;
-  const int best = elite_.front();
-  const Judged of = judged_[best];
-  if (!of.draft || !of.draft->overlap) return;
-  for (const Bytes bucket : kBuckets) {
+  const auto vary = [this](const auto& change) {
+    const Judged of = judged_[best_];
+    if (!of.draft || of.preview == kNever) return;
     Child child{of.seconds, *of.draft, of.view, {MoveKind::transfer}};
-    child.draft.bucket = bucket;
-    if (seen_.contains(child.draft)) continue;
+    change(child.draft);
+    if (seen_.contains(child.draft)) return;
     ++extra_;
-    if (over()) break;
-    judge(std::move(child), best);
+    if (over()) return;
+    judge(std::move(child), best_);
+    wait();
+  };
+  if (limits_.overlap) vary([](Draft& draft) { draft.overlap = !draft.overlap; });
+  vary([](Draft& draft) { draft.transfer = other_transfer(draft.transfer); });
+  for (const Bytes bucket : kBuckets) {
+    vary([&](Draft& draft) {
+      if (draft.overlap) draft.bucket = bucket;
+    });
   }
-  wait();
 }
 
 double OrrerySearch::moved(int index) {
@@ -814,7 +822,7 @@ PlannerResult OrrerySearch::run() {
   } else {
     climb();
   }
-  divide_gradients();
+  vary_transfers();
   if (input_.near) approach();
   return finish();
 }

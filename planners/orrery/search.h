@@ -121,9 +121,9 @@ class OrrerySearch {
   int pick_parent();
   /// Each cycle of the search begins with long and hot walks from any of the elite, ends with short
   /// ones from the best, and takes twice as long as the one before. So a search does what a shorter
-  /// one does, and then goes on. All but the first begin anew, from the seeds alone: what a cycle
-  /// finds depends much on chance, and two that meet late find more than one that is longer. Plans
-  /// of former cycles join for the last part.
+  /// one does, and then goes on. After the first two they begin anew, from the seeds alone: what a
+  /// cycle finds depends much on chance, and two that meet late find more than one that is longer.
+  /// Plans of former cycles join for the last part.
   struct Cycle {
     int number = 0;
     double done = 0;  ///< Its share.
@@ -145,9 +145,10 @@ class OrrerySearch {
   void enter_elite(int index);
   /// The elite of the first so many judged plans.
   void fill_elite(std::size_t count);
-  /// The best plan with gradients sent in smaller pieces during the backward pass. The price does
-  /// not see them, so that walks leave them as they are.
-  void divide_gradients();
+  /// The best plan with gradients sent during the backward pass or after it, whole or in pieces,
+  /// and with activations sent the other way: of that the price sees little or nothing, so that
+  /// walks leave it as it is.
+  void vary_transfers();
   /// Bytes of state that a switch from PlannerInput::near to the plan moves.
   double moved(int index);
   /// The judged plan that moves least among those within the share of the best.

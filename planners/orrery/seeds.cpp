@@ -322,8 +322,8 @@ class SeedSearch {
     const std::size_t most = std::clamp(
         kPricedDrafts * kDevicesOfAllSeeds / std::max<std::size_t>(1, input_.devices.size()),
         kFewestPriced, kPricedDrafts);
-    // Half of them use all types. Fewer types are slower by these times, which do not see that
-    // links are shared: of each choice of types the best.
+    // Fewer than all types are slower by these times, which do not see that links are shared: half
+    // as many again, of each choice of types the best.
     std::map<std::vector<int>, std::size_t> of_types;
     const std::size_t choices = (std::size_t{1} << std::min<std::size_t>(types_.size(), 8)) - 1;
     for (const Combination& combination : all) {
@@ -335,7 +335,7 @@ class SeedSearch {
       std::sort(used.begin(), used.end());
       const bool every = used.size() == types_.size();
       const std::size_t few = std::max<std::size_t>(1, most / 2 / choices);
-      if (of_types[used]++ >= (every ? most / 2 : few)) continue;
+      if (of_types[used]++ >= (every ? most : few)) continue;
       for (const bool compact : {true, false}) offer(base, combination.sets, compact);
     }
   }
