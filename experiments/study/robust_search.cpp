@@ -277,9 +277,12 @@ void RobustSearch::make_plans() {
       more.push_back(std::move(small));
     }
     for (const auto& [kind, nodes] : node_kinds(run_.cluster)) {
-      for (std::int64_t spares = 1; spares <= choices_.spares; ++spares) {
-        if (spares >= static_cast<std::int64_t>(run_.cluster.nodes.size())) break;
-        if (spares > static_cast<std::int64_t>(nodes.size())) break;
+      const std::int64_t most =
+          std::min({choices_.spares, static_cast<std::int64_t>(nodes.size()),
+                    static_cast<std::int64_t>(run_.cluster.nodes.size()) - 1});
+      // 1, 2, 4, ... and the most: how many hardly matters to a plan, and each is planned for.
+      for (std::int64_t spares = 1; spares <= most;
+           spares = spares < most ? std::min(2 * spares, most) : most + 1) {
         const auto leave_out = [&, &nodes = nodes](PlanVariant of) {
           for (std::int64_t i = 0; i < spares; ++i) {
             of.spec.hardware.without.push_back(

@@ -40,8 +40,10 @@ void describe(config::Visitor& v, RobustChoices& choices) {
              "be repeated");
   v.optional("objective", choices.objective,
              "tokens (default) or tokens_per_dollar; of all nodes that are there");
-  v.optional("spares", choices.spares,
-             "most nodes of a kind that plans leave out as spares; default: 2");
+  v.optional(
+      "spares", choices.spares,
+      "most nodes of a kind that plans leave out as spares: 1, 2, 4, ... and this many are tried; "
+      "default: 2");
   v.optional("intervals", choices.intervals,
              "checkpoint intervals to try, times Young's; default: 0.5,1,2", {.commas = true});
   v.optional("plan", choices.plans, "plan file to try, too; may be repeated");

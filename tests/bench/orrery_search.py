@@ -27,7 +27,7 @@ CASES = [  # GPUs, cluster, model, batch, sequence length, seconds
 
 
 def main():
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         sys.exit(__doc__)
     orrery = str(Path(sys.argv[1]).resolve())
     missed = False
