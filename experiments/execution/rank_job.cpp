@@ -42,10 +42,11 @@ std::string made_for_default(const JobSettings& job, const std::vector<std::stri
   const models::Library library = open_library(ignored);
   if (!ignored.empty() || !job.model) return {};
   for (const std::string& file : plans) {
-    const ir::Plan plan = models::load_plan(file, ignored);
-    if (!ignored.empty()) return {};
+    const ReadPlan read(file);
+    if (!read.problems.empty()) return {};
+    const ir::Plan& plan = read.file.plan;
     if (plan.workload_hash.empty()) continue;
-    const models::Job plain = make_job(job, file, ignored);
+    const models::Job plain = make_job(job, &read, ignored);
     if (!ignored.empty()) return {};
     const models::Workload workload =
         models::load_workload(*job.model, plain, library, {}, ignored);
@@ -100,7 +101,7 @@ std::string take_run_inputs(const std::string& plan, JobSettings& job) {
   const std::string file = (folder / "run.yaml").string();
   std::error_code error;
   if (plan.empty()) return {};
-  if (const std::string taken = take_origin(plan, job); !taken.empty()) {
+  if (const std::string taken = take_origin(ReadPlan(plan), job); !taken.empty()) {
     return fmt::format("{} that {} was made for", taken, plan);
   }
   if (!fs::exists(file, error)) return {};

@@ -180,10 +180,12 @@ std::vector<models::PlanDefect> find_missing_devices(const ir::Plan& plan, const
 }
 
 /// The plan of a file, on the run's cluster.
-ir::Plan load_plan(const std::string& path, const models::Library& library, LoadedRun& run,
-                   config::Diagnostics& diagnostics) {
+ir::Plan place(const ReadPlan& read, const models::Library& library, LoadedRun& run,
+               config::Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
-  models::PlanFile file = models::load_plan_file(path, diagnostics);
+  read.report(diagnostics);
+  const models::PlanFile& file = read.file;
+  const std::string& path = read.path;
   if (diagnostics.problems().size() != before || !run.spec.hardware.any_cluster) return file.plan;
   if (models::made_for(file.plan.cluster_hash, run.cluster) &&
       overuse(run.spec.hardware, ir::devices_of(file.plan), run.cluster).empty()) {
@@ -219,7 +221,7 @@ std::optional<ir::Plan> load_near(LoadedRun& run, const std::string& base_folder
   const auto path = find_file(name, "plan", base_folder, diagnostics);
   if (!path) return std::nullopt;
   const std::size_t before = diagnostics.problems().size();
-  ir::Plan plan = load_plan(*path, library, run, diagnostics);
+  ir::Plan plan = place(ReadPlan(*path), library, run, diagnostics);
   if (diagnostics.problems().size() != before) return std::nullopt;
   models::Job job = run.spec.job;
   job.global_batch = ir::global_batch(plan);
@@ -230,8 +232,18 @@ std::optional<ir::Plan> load_near(LoadedRun& run, const std::string& base_folder
 
 }  // namespace
 
+ReadPlan::ReadPlan(std::string from)
+    : path(std::move(from)), file(models::load_plan_file(path, problems)) {}
+
+void ReadPlan::report(config::Diagnostics& diagnostics) const {
+  for (const config::Problem& problem : problems.problems()) {
+    diagnostics.add(problem.at, problem.what, problem.hint);
+  }
+}
+
 LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
-                   const models::Library& library, config::Diagnostics& diagnostics) {
+                   const models::Library& library, config::Diagnostics& diagnostics,
+                   const ReadPlan* read) {
   const std::size_t before = diagnostics.problems().size();
   LoadedRun run;
   run.spec = spec;
@@ -250,10 +262,14 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
   run.profile_hash = std::move(profile.hash);
   std::optional<std::string> plan_path;
   if (spec.plan) plan_path = find_file(*spec.plan, "plan", base_folder, diagnostics);
-  if (plan_path && diagnostics.problems().size() == before) {
-    run.plan = load_plan(*plan_path, library, run, diagnostics);
-  } else if (plan_path) {
-    models::load_plan(*plan_path, diagnostics);  // For its problems.
+  if (plan_path) {
+    std::optional<ReadPlan> fresh;
+    const ReadPlan& plan = read != nullptr ? *read : fresh.emplace(*plan_path);
+    if (diagnostics.problems().size() == before) {
+      run.plan = place(plan, library, run, diagnostics);
+    } else {
+      plan.report(diagnostics);
+    }
   }
   if (diagnostics.problems().size() != before) return run;
   check_simulation(run, diagnostics);

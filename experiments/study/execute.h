@@ -16,6 +16,7 @@
 #include "models/ir/program.h"
 #include "models/ir/run_log.h"
 #include "models/spec/library.h"
+#include "models/spec/plan_file.h"
 #include "planners/planner.h"
 
 namespace orrery::experiments {
@@ -33,10 +34,21 @@ struct LoadedRun {
   std::vector<std::string> carried_over;  ///< What became of the plan's nodes (any_cluster).
 };
 
+/// A plan file that is read once for all who need it.
+struct ReadPlan {
+  explicit ReadPlan(std::string from);
+  void report(config::Diagnostics& diagnostics) const;
+  std::string path;
+  config::Diagnostics problems;  ///< With any, the file is incomplete.
+  models::PlanFile file;
+};
+
 /// All problems go to `diagnostics`; use the result only if there are none. Relative paths of plan
-/// and profile are relative to `base_folder` ("": the current one).
+/// and profile are relative to `base_folder` ("": the current one). `read`: the spec's plan file,
+/// if it was read before.
 LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
-                   const models::Library& library, config::Diagnostics& diagnostics);
+                   const models::Library& library, config::Diagnostics& diagnostics,
+                   const ReadPlan* read = nullptr);
 
 /// How the busiest GPU of a stage spends a simulated iteration.
 struct StageLoad {

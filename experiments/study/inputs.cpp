@@ -23,12 +23,12 @@ using config::Diagnostics;
 using config::Value;
 
 /// The tree that the flags change: the job file, the job that a plan was made for, or an empty one.
-Value base_job(const JobSettings& args, const Text& plan, Diagnostics& diagnostics) {
+Value base_job(const JobSettings& args, const ReadPlan* plan, Diagnostics& diagnostics) {
   if (args.job) return config::load_value(*args.job, diagnostics);
   Value job = Value::map({});
   job.append("schema", Value::scalar("orrery/job/1"));
   if (args.of_plan) job = *args.of_plan;
-  if (plan) {  // What the planner might use is no limit to a plan, and its batch is its own.
+  if (plan != nullptr) {  // What the planner might use limits no plan, and its batch is its own.
     std::erase_if(job.entries, [](const Value::Entry& entry) {
       return entry.key == "allowed" || entry.key == "global_batch";
     });
@@ -108,13 +108,11 @@ config::Position at_setting(std::string key) {
   return {"--" + key, 0, 0};
 }
 
-std::int64_t batch_of(const std::string& plan) {
-  Diagnostics ignored;
-  const ir::Plan read = models::load_plan(plan, ignored);
-  return ignored.empty() ? std::max<std::int64_t>(ir::global_batch(read), 1) : 1;
+std::int64_t batch_of(const ReadPlan& plan) {
+  return plan.problems.empty() ? std::max<std::int64_t>(ir::global_batch(plan.file.plan), 1) : 1;
 }
 
-void complete_for_plan(Value& job, const std::string& plan) {
+void complete_for_plan(Value& job, const ReadPlan& plan) {
   if (job.find("allowed") == nullptr) {
     job.append("allowed", config::to_value(everything_allowed()));
   }
@@ -225,11 +223,9 @@ std::int64_t whole_number(const Text& text, const char* key, std::int64_t low,
   return value.value_or(fallback);
 }
 
-std::string take_origin(const std::string& plan, JobSettings& job) {
-  Diagnostics ignored;
-  const auto file = models::load_plan_file(plan, ignored);
-  if (!file.made_for) return "";
-  const models::PlanOrigin& origin = *file.made_for;
+std::string take_origin(const ReadPlan& plan, JobSettings& job) {
+  if (!plan.file.made_for) return "";
+  const models::PlanOrigin& origin = *plan.file.made_for;
   std::vector<std::string> taken;
   const auto take = [&](Text& setting, const char* key, const config::Located<std::string>& name) {
     if (setting || name.value.empty()) return;
@@ -260,14 +256,14 @@ void write_plan(const std::string& path, ir::Plan plan, const models::Cluster& c
   write_file(path, models::dump_plan_file({std::move(plan), std::move(made_for)}, path));
 }
 
-models::Job make_job(JobSettings args, const Text& plan, Diagnostics& diagnostics) {
+models::Job make_job(JobSettings args, const ReadPlan* plan, Diagnostics& diagnostics) {
   if (args.defaults == JobDefaults::planning) args.allow_by_default();
   if (args.defaults != JobDefaults::of_the_plan) {
     args.set_default("global_batch", kDefaultBatch);
     args.set_default("sequence_length", kDefaultLength);
   }
   const std::size_t before = diagnostics.problems().size();
-  if (!plan) require("global_batch", "24", args, diagnostics);
+  if (plan == nullptr) require("global_batch", "24", args, diagnostics);
   require("sequence_length", "4096", args, diagnostics);
   Value tree = base_job(args, plan, diagnostics);
   for (const auto& [path, value] : args.changes) {
@@ -290,16 +286,17 @@ void judge_by(const JudgeSettings& judge, RunSpec& spec) {
   spec.slow_links_at = at_setting("slow_link");
 }
 
-RunSpec make_spec(const JobSettings& given, const JudgeSettings& judge, const Text& plan,
+RunSpec make_spec(const JobSettings& given, const JudgeSettings& judge, const ReadPlan* plan,
                   Diagnostics& diagnostics) {
   JobSettings job = given;
   RunSpec spec;
-  if (plan) {
+  if (plan != nullptr) {
     take_origin(*plan, job);
     // Who leaves the cluster to a file that cannot be read hears what is wrong with that file.
-    const std::size_t before = diagnostics.problems().size();
-    if (!job.cluster || !job.model) models::load_plan_file(*plan, diagnostics);
-    if (diagnostics.problems().size() != before) return spec;
+    if ((!job.cluster || !job.model) && !plan->problems.empty()) {
+      plan->report(diagnostics);
+      return spec;
+    }
   }
   if (!job.cluster || job.cluster->empty()) {
     diagnostics.add(at_setting("cluster"), "missing",
@@ -320,7 +317,7 @@ RunSpec make_spec(const JobSettings& given, const JudgeSettings& judge, const Te
   }
   if (job.profile) spec.profile = {*job.profile, job.at("profile")};
   if (job.scale_profile) spec.scale_profile = {*job.scale_profile, at_setting("scale_profile")};
-  if (plan) spec.plan = {*plan, config::Position{}};
+  if (plan != nullptr) spec.plan = {plan->path, config::Position{}};
   judge_by(judge, spec);
   return spec;
 }
@@ -342,17 +339,18 @@ std::vector<LoadedRun> load_plans(const std::vector<std::string>& plans, const J
                                   const std::function<void(models::Job&)>& complete,
                                   Diagnostics diagnostics) {
   const models::Library library = open_library(diagnostics);
+  const std::vector<ReadPlan> read(plans.begin(), plans.end());
   std::vector<RunSpec> specs;
-  for (const std::string& plan : plans) {
+  for (const ReadPlan& plan : read) {
     Diagnostics of_this = diagnostics;
-    specs.push_back(make_spec(job, judge, plan, of_this));
+    specs.push_back(make_spec(job, judge, &plan, of_this));
     check_names(specs.back(), library, of_this);
     of_this.raise();  // Flags are the same for all plans: once is enough.
     if (complete) complete(specs.back().job);
   }
   std::vector<LoadedRun> runs;
-  for (const RunSpec& spec : specs) {
-    runs.push_back(load_run(spec, "", library, diagnostics));
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    runs.push_back(load_run(specs[i], "", library, diagnostics, &read[i]));
   }
   diagnostics.raise();
   return runs;

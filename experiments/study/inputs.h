@@ -88,8 +88,8 @@ std::int64_t whole_number(const Text& text, const char* key, std::int64_t low,
 
 /// Sets what `job` does not give to what the plan file says that it was made for, and returns in
 /// words what that was ("cluster, model, job"); "": nothing. What is wrong with the file is left to
-/// who loads the plan.
-std::string take_origin(const std::string& plan, JobSettings& job);
+/// who uses the plan.
+std::string take_origin(const ReadPlan& plan, JobSettings& job);
 
 /// What a plan of this run is made for.
 models::PlanOrigin origin_of(const RunSpec& spec);
@@ -99,23 +99,23 @@ models::PlanOrigin origin_of(const RunSpec& spec);
 void write_plan(const std::string& path, ir::Plan plan, const models::Cluster& cluster,
                 std::optional<models::PlanOrigin> made_for);
 
-/// The job of the flags, over the job file if there is one. With `plan` (a plan file), the global
+/// The job of the flags, over the job file if there is one. With `plan` (may be null), the global
 /// batch defaults to the plan's, and without a job file all that a plan can use is allowed.
-models::Job make_job(JobSettings args, const Text& plan, config::Diagnostics& diagnostics);
+models::Job make_job(JobSettings args, const ReadPlan* plan, config::Diagnostics& diagnostics);
 
-/// Global batch of a plan file that can be read; else 1, and whoever loads the plan reports why.
-std::int64_t batch_of(const std::string& plan);
+/// Global batch of a plan file that can be read; else 1, and whoever uses the plan reports why.
+std::int64_t batch_of(const ReadPlan& plan);
 
 /// What a job that a plan file comes with need not say: the plan's global batch, and that all is
 /// allowed that a plan can use.
-void complete_for_plan(config::Value& job, const std::string& plan);
+void complete_for_plan(config::Value& job, const ReadPlan& plan);
 
 /// How the run is judged.
 void judge_by(const JudgeSettings& judge, RunSpec& spec);
 
 /// Everything but the planner. What no flag gives of a plan file's cluster, model and job is what
-/// the plan was made for.
-RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text& plan,
+/// the plan was made for; null: no plan.
+RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const ReadPlan* plan,
                   config::Diagnostics& diagnostics);
 
 /// After problems with flags: reports cluster and model too if they cannot be loaded, so that all

@@ -37,7 +37,8 @@ void complete_jobs(config::Value& tree, const std::string& folder,
         const bool inline_job = field.value.is_map();
         complete_job(field.value, folder, diagnostics);
         if (!inline_job || plan == nullptr || !plan->is_scalar()) continue;
-        complete_for_plan(field.value, (std::filesystem::path(folder) / plan->text).string());
+        complete_for_plan(field.value,
+                          ReadPlan((std::filesystem::path(folder) / plan->text).string()));
       }
     }
   }

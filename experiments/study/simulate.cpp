@@ -126,7 +126,7 @@ SimulateResult simulate_step_plan(const SimulateSettings& args) {
   // The plan says both; a job file or flags give the numbers in which it trains.
   job.set_default("global_batch", sequences);
   job.set_default("sequence_length", range.longest);
-  const RunSpec spec = make_spec(job, {}, std::nullopt, diagnostics);
+  const RunSpec spec = make_spec(job, {}, nullptr, diagnostics);
   check_names(spec, library, diagnostics);
   diagnostics.raise();
   const models::Cluster cluster =

@@ -90,8 +90,9 @@ Seconds simulate_switch(const models::ReshardPlan& plan, const LoadedRun& run,
 LoadedRun load_rest(const SwitchSettings& settings, Diagnostics& problems) {
   const models::Library library = open_library(problems);
   JobSettings job = settings.job;
-  take_origin(settings.from, job);
-  job.set_default("global_batch", batch_of(settings.from));
+  const ReadPlan from(settings.from);
+  take_origin(from, job);
+  job.set_default("global_batch", batch_of(from));
   job.allow_by_default();
   RunSpec spec = make_spec(job, {}, {}, problems);
   PlannerChoice choice{{*settings.planner, at_setting("planner")}, settings.options, {}};

@@ -76,18 +76,20 @@ std::string check_model(const std::string& path, const models::Library& library,
 std::string check_plan(const std::string& path, const ValidateSettings& args,
                        const models::Library& library, Diagnostics& diagnostics) {
   JobSettings job = args.job;
-  take_origin(path, job);
+  const ReadPlan read(path);
+  take_origin(read, job);
   if (!job.cluster && !job.model) {
-    const ir::Plan plan = models::load_plan(path, diagnostics);
+    const ir::Plan& plan = read.file.plan;
+    read.report(diagnostics);
     if (!diagnostics.empty()) return "";
     return fmt::format(
         "{} on {} GPUs; not checked against a cluster and a model: add "
         "--cluster, --model and --sequence-length",
         counted(plan.pipelines.size(), "pipeline"), ir::devices_of(plan).size());
   }
-  const RunSpec spec = make_spec(job, {}, path, diagnostics);
+  const RunSpec spec = make_spec(job, {}, &read, diagnostics);
   if (!diagnostics.empty()) return "";
-  load_run(spec, "", library, diagnostics);
+  load_run(spec, "", library, diagnostics, &read);
   return fmt::format("fits {} and {}", spec.cluster.value, spec.model.value);
 }
 

@@ -166,7 +166,7 @@ std::string short_name(const std::string& name) {
 }
 
 Study study_of_flags(ReplaySettings args, Diagnostics& diagnostics) {
-  if (args.plan) experiments::take_origin(*args.plan, args.job);
+  if (args.plan) experiments::take_origin(experiments::ReadPlan(*args.plan), args.job);
   Study study;
   study.command = {"replay", {}};
   if (!args.job.cluster || args.job.cluster->empty()) {
@@ -183,7 +183,7 @@ Study study_of_flags(ReplaySettings args, Diagnostics& diagnostics) {
   settings.append("cluster", text_value(cluster, "--cluster"));
   settings.append("model", text_value(model, "--model"));
   settings.append("job",
-                  config::to_value(experiments::make_job(args.job, std::nullopt, diagnostics)));
+                  config::to_value(experiments::make_job(args.job, nullptr, diagnostics)));
   if (args.job.profile) settings.append("profile", text_value(*args.job.profile, "--profile"));
   if (args.job.scale_profile) {
     settings.append("scale_profile", text_value(*args.job.scale_profile, "--scale-profile"));
