@@ -299,24 +299,29 @@ void Symmetry::add_global_flow(const models::FlowEdge& edge) {
   const Seconds extra = std::max(edge.extra_latency, Seconds{});
   const bool same = edge.source == edge.destination;
   const Seconds latency = same ? Seconds{} : topology_.path(edge.source, edge.destination).latency;
-  tails_.push_back(extra.value + latency.value);
+  load_of_.push_back(static_cast<std::uint32_t>(loads_.size()));
+  loads_.push_back({edge.bytes, extra + latency});
   route_begin_.push_back(same ? static_cast<std::uint32_t>(crossed_.size())
                               : add_route(edge.source, edge.destination));
-  edges_.push_back(edge);
 }
 
 /// Adds copies of these global flows.
 void Symmetry::repeat_global_flows(std::size_t first, std::size_t end) {
+  if (first == end) return;
+  const auto append = [](auto& list, std::size_t from, std::size_t to) {
+    const std::size_t before = list.size();
+    list.resize(before + to - from);
+    std::copy(list.begin() + from, list.begin() + to, list.begin() + before);
+  };
+  const std::size_t flow = local_flows_ + end;
+  const std::size_t from = route_begin_[local_flows_ + first];
+  const std::size_t to = flow < route_begin_.size() ? route_begin_[flow] : crossed_.size();
+  const auto moved = static_cast<std::uint32_t>(crossed_.size() - from);
   for (std::size_t f = first; f < end; ++f) {
-    const std::size_t flow = local_flows_ + f;
-    const std::size_t from = route_begin_[flow];
-    const std::size_t to =
-        flow + 1 < route_begin_.size() ? route_begin_[flow + 1] : crossed_.size();
-    route_begin_.push_back(static_cast<std::uint32_t>(crossed_.size()));
-    for (std::size_t i = from; i < to; ++i) crossed_.push_back(crossed_[i]);
-    tails_.push_back(tails_[f]);
-    edges_.push_back(edges_[f]);
+    route_begin_.push_back(route_begin_[local_flows_ + f] + moved);
   }
+  append(crossed_, from, to);
+  append(load_of_, first, end);
 }
 
 void Symmetry::add_collectives() {
@@ -328,8 +333,7 @@ void Symmetry::add_collectives() {
       members += program.group(part.group).devices.size();
     }
   }
-  edges_.reserve(members);
-  tails_.reserve(members);
+  load_of_.reserve(members);
   route_begin_.reserve(route_begin_.size() + members + 1);
   crossed_.reserve(crossed_.size() + 4 * members);
   // Flows of the parts so far, by kind, group and bytes.
@@ -341,7 +345,7 @@ void Symmetry::add_collectives() {
     GlobalCollective one;
     one.index = static_cast<std::int32_t>(k);
     one.step = in_.partial.steps[k];
-    one.first_flow = edges_.size();
+    one.first_flow = load_of_.size();
     one.repeats = true;
     Color color = mix(mix(3, one.step), static_cast<int>(shape.kind));
     const std::vector<DeviceId>& first = program.group(shape.parts.front().group).devices;
@@ -357,7 +361,7 @@ void Symmetry::add_collectives() {
         continue;
       }
       const auto [flows, fresh] =
-          known.try_emplace({shape.kind, part.group, part.bytes}, edges_.size(), edges_.size());
+          known.try_emplace({shape.kind, part.group, part.bytes}, load_of_.size(), load_of_.size());
       if (!fresh) {
         repeat_global_flows(flows->second.first, flows->second.second);
         continue;
@@ -367,9 +371,9 @@ void Symmetry::add_collectives() {
            models::collective_flows(shape.kind, group, part.bytes, in_.path)) {
         add_global_flow(edge);
       }
-      flows->second.second = edges_.size();
+      flows->second.second = load_of_.size();
     }
-    one.end_flow = edges_.size();
+    one.end_flow = load_of_.size();
     collectives_.push_back(one);
     collective_fixed_.push_back(color);
   }
@@ -532,11 +536,11 @@ void Symmetry::paint_fixed() {
   }
   for (LocalClass& one : classes_) one.colors = one.uses;
   collective_colors_ = collective_fixed_;
-  flow_colors_.resize(edges_.size());
+  flow_colors_.resize(load_of_.size());
   for (std::size_t k = 0; k < collectives_.size(); ++k) {
     for (std::size_t f = collectives_[k].first_flow; f < collectives_[k].end_flow; ++f) {
       flow_colors_[f] =
-          mix(collective_colors_[k], static_cast<Color>(std::llround(edges_[f].bytes.value)));
+          mix(collective_colors_[k], static_cast<Color>(std::llround(load(f).bytes.value)));
     }
   }
 }
@@ -545,10 +549,7 @@ void Symmetry::paint_fixed() {
 void Symmetry::paint_links() {
   crossing_.assign(capacity_.size(), 0);
   const auto cross = [&](std::size_t flow, Color color) {
-    const Color scrambled = scramble(color);
-    for (const std::int32_t at : places_of(flow)) {
-      crossing_[at] += scrambled;
-    }
+    for (const std::int32_t at : places_of(flow)) crossing_[at] += color;
   };
   for_each_local([&](const LocalClass& one, int member, std::size_t j, std::size_t flow) {
     cross(flow, mix(pipeline_colors_[member], one.colors[j]));
@@ -575,10 +576,10 @@ void Symmetry::paint_rest() {
       for (const DeviceId device : in_.program.group(shape.parts[part].group).devices) {
         const Position& at = in_.members.of_device[device];
         const std::size_t p = at.pipeline;
-        const Color role = mix(static_cast<Color>(part), at.position);
-        devices += mix(pipeline_colors_[p], role);
+        const Color role = packed(static_cast<std::int32_t>(part), at.position);
+        devices += blend(pipeline_colors_[p], role);
         if (roles[p] == 0) touched.push_back(p);
-        roles[p] += mix(own, role);
+        roles[p] += blend(own, role);
       }
     }
     collectives[k] = mix(own, devices);
@@ -589,11 +590,9 @@ void Symmetry::paint_rest() {
     Color flows = 0;
     for (std::size_t f = collectives_[k].first_flow; f < collectives_[k].end_flow; ++f) {
       Color links = 0;
-      for (const std::int32_t at : places_of(local_flows_ + f)) {
-        links += scramble(link_colors_[at]);
-      }
-      flow_colors_[f] = mix(mix(flow_colors_[f], links), collective_colors_[k]);
-      flows += mix(flow_colors_[f], tails_[f]);
+      for (const std::int32_t at : places_of(local_flows_ + f)) links += link_colors_[at];
+      flow_colors_[f] = blend(flow_colors_[f] + collective_colors_[k], links);
+      flows += blend(flow_colors_[f], std::bit_cast<Color>(load(f).tail.value));
     }
     collectives[k] = mix(collectives[k], flows);
   }
@@ -662,7 +661,7 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
   step_of_route_.assign(routes, -1);
   std::unordered_map<Color, std::int32_t> class_of_collective;
   std::unordered_map<Color, std::int32_t> route_of_flow;
-  std::vector<std::int32_t> global_route(edges_.size());
+  std::vector<std::int32_t> global_route(load_of_.size());
   std::vector<int> uses(collectives_.size(), 0);  // By class of collectives.
   out->class_of_collective.assign(in_.program.collectives.size(), -1);
   for (std::size_t k = 0; k < collectives_.size(); ++k) {
@@ -682,12 +681,12 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
         ++routes;
         first_of_route.push_back(local_flows_ + f);
         step_of_route_.push_back(one.step);
-        flows.push_back({route->second, edges_[f].bytes, Seconds{tails_[f]}});
+        flows.push_back({route->second, load(f).bytes, load(f).tail});
       } else if (fresh) {
         const auto same = std::find_if(flows.begin(), flows.end(), [&](const Folding::Flow& flow) {
           return flow.route == route->second;
         });
-        same->tail = std::max(same->tail, Seconds{tails_[f]});
+        same->tail = std::max(same->tail, load(f).tail);
       }
       global_route[f] = route->second;
     }
@@ -719,7 +718,7 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
   for_each_local([&](const LocalClass& one, int, std::size_t j, std::size_t flow) {
     count(flow, one.routes[j]);
   });
-  for (std::size_t f = 0; f < edges_.size(); ++f) {
+  for (std::size_t f = 0; f < load_of_.size(); ++f) {
     count(local_flows_ + f, global_route[f]);
   }
   for (std::size_t route = 0; route < routes; ++route) {
@@ -750,7 +749,7 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
     for_each_local([&](const LocalClass& one, int, std::size_t j, std::size_t flow) {
       out->crossings.push_back({one.routes[j], whole_route_begin_[flow]});
     });
-    for (std::size_t f = 0; f < edges_.size(); ++f) {
+    for (std::size_t f = 0; f < load_of_.size(); ++f) {
       out->crossings.push_back({global_route[f], whole_route_begin_[local_flows_ + f]});
     }
   }

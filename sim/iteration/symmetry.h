@@ -37,6 +37,10 @@ inline Color scramble(Color value) {
 inline Color mix(Color color, Color value) {
   return scramble((color << 7 | color >> 57) + scramble(value + 0x9e3779b97f4a7c15ULL));
 }
+/// mix() of colors that are mixed already, in half the time.
+inline Color blend(Color color, Color value) {
+  return scramble((color << 7 | color >> 57) + value * 0x9e3779b97f4a7c15ULL);
+}
 inline Color mix(Color color, double value) { return mix(color, std::bit_cast<Color>(value)); }
 inline Color mix(Color color, int value) { return mix(color, static_cast<Color>(value)); }
 
@@ -220,6 +224,7 @@ class Symmetry {
       take(link_steps_[i], all_meet_ ? local_place_[link.index()] : step_place_[i]);
     }
   }
+  const Load& load(std::size_t global_flow) const { return loads_[load_of_[global_flow]]; }
   std::span<const LinkId> links_of(std::size_t flow) const {
     return {crossed_.data() + route_begin_[flow], route_begin_[flow + 1] - route_begin_[flow]};
   }
@@ -244,8 +249,13 @@ class Symmetry {
   std::vector<Color> local_fixed_;  ///< By pipeline: latencies of its flows and paths.
   std::vector<GlobalCollective> collectives_;
   std::vector<Color> collective_fixed_;
-  std::vector<models::FlowEdge> edges_;  ///< By global flow.
-  std::vector<double> tails_;
+  /// What a flow of a collective carries; those of repeated collectives share one.
+  struct Load {
+    Bytes bytes;
+    Seconds tail;  ///< Latencies after the bytes.
+  };
+  std::vector<Load> loads_;
+  std::vector<std::uint32_t> load_of_;  ///< By global flow.
 
   // A place is a link for the families that meet there.
   std::vector<std::int32_t> places_;  ///< Parallel to crossed_; roots.
