@@ -393,8 +393,13 @@ class Validator {
     const int first = segment.first_block.value, last = segment.last_block.value;
     if (first < 0 || last < first || last >= workload_.size()) {
       fail(path, fmt::format("blocks {}-{}", first, last),
+    const bool both_ways = schedule != nullptr && schedule->both_ways;
            fmt::format("the workload has blocks 0 to {}", workload_.size() - 1));
     } else if (first > next) {
+      if (chunk > 0 && both_ways) {  // Each chunk has the whole model.
+        check_end(next, path);
+        next = 0;
+      }
       fail(path,
            fmt::format("begins at block {}, blocks {} to {} are missing", first, next, first - 1));
     } else if (first < next) {
@@ -410,11 +415,58 @@ class Validator {
     const auto known = [](int index, std::size_t size) {
       return index >= 0 && as_size(index) < size;
     };
+    check_end(next, path);
+    if (both_ways) check_both_ways(pipeline, path);
+  }
+
+  void check_end(std::int64_t next, const std::string& path) {
     if (!known(reroute.to_pipeline, plan_.pipelines.size()) || as_size(reroute.to_pipeline) == p) {
       return fail(path, fmt::format("to_pipeline {} is no other pipeline", reroute.to_pipeline));
     }
     const ir::Pipeline& to = plan_.pipelines[reroute.to_pipeline];
     if (!known(reroute.stage, from.stages.size()) || !known(reroute.stage, to.stages.size())) {
+  /// What the order of a schedule that feeds micro-batches from both ends asks for.
+  void check_both_ways(const ir::Pipeline& pipeline, const std::string& path) {
+    const std::string name = ir::name_of(plan_.schedule);
+    const auto stages = static_cast<int>(pipeline.stages.size());
+    if (stages % 2 != 0) {
+      fail(path, fmt::format("{} needs an even number of stages, not {}", name, stages));
+    } else if (pipeline.micro_batches % 2 != 0 || pipeline.micro_batches < 2 * stages) {
+      fail(path, fmt::format("{} needs an even number of micro-batches, at least two for each of "
+                             "{} stages, not {}",
+                             name, stages, pipeline.micro_batches));
+    }
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      check_held_once(pipeline.stages[s], fmt::format("{}.stages[{}]", path, s));
+    }
+    if (!pipeline.reroutes.empty()) {
+      fail(path + ".reroutes", fmt::format("{} has no place for rerouted micro-batches", name));
+    }
+    if (job_.gradient_synchronizations != 1) {
+      fail("schedule",
+           fmt::format("{} completes the gradients of all blocks at the end of a step only", name),
+           "set gradient_synchronizations to 1 in the job");
+    }
+  }
+
+  /// The two chunks of a stage have different blocks.
+  void check_held_once(const ir::Stage& stage, const std::string& path) {
+    for (std::size_t i = 0; i < stage.segments.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        const ir::Segment& a = stage.segments[j];
+        const ir::Segment& b = stage.segments[i];
+        if (a.virtual_stage == b.virtual_stage || a.last_block < b.first_block ||
+            b.last_block < a.first_block) {
+          continue;
+        }
+        fail(fmt::format("{}.segments[{}]", path, i),
+             fmt::format("block {} is in the other virtual stage, too",
+                         std::max(a.first_block, b.first_block).value),
+             "cut both virtual stages in the same places");
+      }
+    }
+  }
+
       return fail(path, fmt::format("no stage {} in both pipelines", reroute.stage));
     }
     if (from.stages.size() != to.stages.size()) {

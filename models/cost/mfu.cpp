@@ -1,6 +1,7 @@
 #include "models/cost/mfu.h"
 
 #include "models/cost/device_share.h"
+#include "models/schedule/schedule.h"
 
 namespace orrery::models {
 namespace {
@@ -28,6 +29,8 @@ Flops step_hardware_flops(const ir::Plan& plan, const Workload& workload) {
   Flops total = step_model_flops(plan, workload);
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     const double samples = static_cast<double>(pipeline.micro_batches) * pipeline.micro_batch_size;
+    const ScheduleEntry* schedule = find_schedule(plan.schedule);
+    const int copies = schedule != nullptr && schedule->both_ways ? plan.virtual_stages : 1;
     for (const ir::Stage& stage : pipeline.stages) {
       for (const ir::Segment& segment : stage.segments) {
         if (segment.recompute == ir::Recompute::none) continue;
@@ -35,7 +38,7 @@ Flops step_hardware_flops(const ir::Plan& plan, const Workload& workload) {
           const Block& block = workload.block(b);
           if (!is_recomputed(block.kind)) continue;
           const bool full = segment.recompute == ir::Recompute::full;
-          total += samples * (full ? block.forward_flops : block.attention_flops);
+          total += samples / copies * (full ? block.forward_flops : block.attention_flops);
         }
       }
     }

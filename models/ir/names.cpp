@@ -40,7 +40,8 @@ EnumNames<ScheduleKind> enum_names(ScheduleKind) {
           {one_f_one_b, "1f1b"},
           {interleaved_one_f_one_b, "interleaved_1f1b"},
           {zero_bubble, "zero_bubble"},
-          {zb_v, "zb_v"}};
+          {zb_v, "zb_v"},
+          {dual_pipe, "dual_pipe"}};
 }
 
 EnumNames<ActivationTransfer> enum_names(ActivationTransfer) {

@@ -13,7 +13,14 @@
 namespace orrery::ir {
 
 /// Order of forward and backward passes inside a pipeline.
-enum class ScheduleKind { gpipe, one_f_one_b, interleaved_one_f_one_b, zero_bubble, zb_v };
+enum class ScheduleKind {
+  gpipe,
+  one_f_one_b,
+  interleaved_one_f_one_b,
+  zero_bubble,
+  zb_v,
+  dual_pipe,
+};
 
 /// How activations cross from one stage to the next when both are tensor-parallel groups.
 enum class ActivationTransfer {
@@ -136,7 +143,8 @@ struct Prediction {
 
 struct Plan {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
-  int virtual_stages = 1;  ///< Chunks of blocks per stage; 1 unless interleaved.
+  /// Chunks of blocks per stage; 1 unless interleaved. Under dual_pipe each chunk has the model.
+  int virtual_stages = 1;
   Communication communication;
   Redundancy redundancy = Redundancy::none;
   OptimizerStart optimizer = OptimizerStart::together;

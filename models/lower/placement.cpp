@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
@@ -225,8 +224,13 @@ const PlacedSegment& Placement::element(int pipeline, int number) const {
 
 std::vector<int> Placement::route(const ir::Plan& plan, int pipeline, int micro_batch) const {
   const std::size_t p = pipeline;
-  std::vector<int> numbers(elements[p].size());
-  std::iota(numbers.begin(), numbers.end(), 0);
+  const ScheduleEntry& schedule = schedule_entry(plan.schedule);
+  std::vector<int> numbers;
+  for (std::size_t e = 0; e < elements[p].size(); ++e) {
+    if (schedule.visits(micro_batch, elements[p][e].segment->virtual_stage)) {
+      numbers.push_back(static_cast<int>(e));
+    }
+  }
   for (const ir::Reroute& reroute : plan.pipelines[p].reroutes) {
     if (reroute.micro_batch != micro_batch) continue;
     for (std::size_t d = 0; d < detours[p].size(); ++d) {

@@ -13,7 +13,8 @@
 namespace orrery::models {
 
 /// One segment of one stage, in the order in which micro-batches pass: chunk by chunk, in a chunk
-/// stage by stage, in a stage segment by segment.
+/// stage by stage, in a stage segment by segment. Under ScheduleEntry::both_ways a micro-batch
+/// passes one chunk only.
 struct PlacedSegment {
   int pipeline = 0;
   int stage = 0;

@@ -7,6 +7,7 @@
 
 namespace orrery::models {
 
+extern const ScheduleEntry kDualPipe;
 extern const ScheduleEntry kGpipe;
 extern const ScheduleEntry kInterleaved;
 extern const ScheduleEntry kOneFOneB;
@@ -14,7 +15,8 @@ extern const ScheduleEntry kZbV;
 extern const ScheduleEntry kZeroBubble;
 
 std::span<const ScheduleEntry* const> schedules() {
-  static constexpr std::array kCatalog = {&kGpipe, &kOneFOneB, &kInterleaved, &kZeroBubble, &kZbV};
+  static constexpr std::array kCatalog = {&kGpipe,      &kOneFOneB, &kInterleaved,
+                                          &kZeroBubble, &kZbV,      &kDualPipe};
   return kCatalog;
 }
 

@@ -44,6 +44,9 @@ struct ScheduleEntry {
   bool uses_chunks = false;
   /// A stage runs two chunks, and micro-batches visit the stages of the second one in reverse.
   bool folds_back = false;
+  /// Each of the two chunks has the whole model: micro-batches are fed from both ends, even ones
+  /// pass through the first chunks and odd ones through the second.
+  bool both_ways = false;
   /// Passes of the stage in the order in which it runs them.
   std::vector<StagePass> (*passes)(const ScheduleQuery& query) = nullptr;
   /// Most micro-batches (of one chunk each) whose activations the stage holds at once, the one in
@@ -62,6 +65,8 @@ struct ScheduleEntry {
   int stage_at(int chunk, int step, int stages) const {
     return folds_back && chunk % 2 == 1 ? stages - 1 - step : step;
   }
+  /// Whether the micro-batch passes through the chunk.
+  bool visits(int micro_batch, int chunk) const { return !both_ways || micro_batch % 2 == chunk; }
   /// As GPipe: a stage holds all micro-batches, however many there are.
   bool holds_whole_batch() const { return in_flight({.micro_batches = 2}) == 2; }
 };

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "models/base/ids.h"
+#include "models/schedule/held.h"
 #include "models/schedule/schedule.h"
 
 namespace orrery::models {
@@ -134,24 +135,13 @@ std::vector<StagePass> zb_v_passes(const ScheduleQuery& query) {
   return order_of(query.stages, query.micro_batches)[as_size(query.stage)];
 }
 
-/// Most passes of `from` that no pass of `to` has followed yet.
-int most_between(const ScheduleQuery& query, ir::OpKind from, ir::OpKind to) {
-  int held = 0;
-  int most = 0;
-  for (const StagePass& pass : zb_v_passes(query)) {
-    if (pass.kind == from) most = std::max(most, ++held);
-    if (pass.kind == to) --held;
-  }
-  return most;
-}
-
 /// At most 2 p chunks of half a stage [Qi et al. 2024, 6: the memory of 1F1B].
 int zb_v_in_flight(const ScheduleQuery& query) {
-  return most_between(query, ir::OpKind::forward, ir::OpKind::backward_weight);
+  return most_between(zb_v_passes(query), ir::OpKind::forward, ir::OpKind::backward_weight);
 }
 
 int zb_v_weights_postponed(const ScheduleQuery& query) {
-  return most_between(query, ir::OpKind::backward_input, ir::OpKind::backward_weight);
+  return most_between(zb_v_passes(query), ir::OpKind::backward_input, ir::OpKind::backward_weight);
 }
 
 /// max t m + the forward passes of the first chunks of the stages before the last one, which starts

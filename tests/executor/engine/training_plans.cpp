@@ -43,6 +43,7 @@ class PlanMaker {
     const auto schedules = models::schedules();
     plan_.schedule = schedules[as_size(integer(0, static_cast<int>(schedules.size()) - 1))]->kind;
     if (models::schedule_entry(plan_.schedule).uses_chunks) plan_.virtual_stages = 2;
+    both_ways_ = models::schedule_entry(plan_.schedule).both_ways;
     plan_.communication.activation_transfer = rng_.bernoulli(0.5)
                                                   ? ir::ActivationTransfer::leader_broadcast
                                                   : ir::ActivationTransfer::sliced;
@@ -51,7 +52,8 @@ class PlanMaker {
     zero_.stage = integer(0, 1);
     if (zero_.stage == 1 && even_) zero_.stage = 2;
     if (rng_.bernoulli(0.5)) zero_.shard_group = integer(1, 2);
-    const int pipelines = integer(1, 3);
+    // Fed from both ends: a pipeline of two stages takes the whole batch.
+    const int pipelines = both_ways_ ? 1 : integer(1, 3);
     const bool copies = pipelines > 1 && rng_.bernoulli(0.4);
     std::vector<int> shares = cut(kTinyBatch, pipelines, rng_);
     for (int p = 0; p < pipelines; ++p) {
@@ -78,12 +80,13 @@ class PlanMaker {
     ir::Pipeline pipeline;
     std::vector<int> sizes;
     for (int size = 1; size <= 4; ++size) {
-      if (share % size == 0) sizes.push_back(size);
+      const bool even = share % (2 * size) == 0 && share / size >= 4;
+      if (both_ways_ ? even : share % size == 0) sizes.push_back(size);
     }
     pipeline.micro_batch_size = sizes[integer(0, static_cast<int>(sizes.size()) - 1)];
     pipeline.micro_batches = share / pipeline.micro_batch_size;
     const int chunks = plan_.virtual_stages;
-    const int stages = integer(1, std::min({4, budget_, blocks_ / chunks}));
+    const int stages = both_ways_ ? 2 : integer(1, std::min({4, budget_, blocks_ / chunks}));
     int left = budget_;
     for (int s = 0; s < stages; ++s) {
       const int most = left - (stages - s - 1);
@@ -92,8 +95,10 @@ class PlanMaker {
     }
     int first = 0;
     const models::ScheduleEntry& schedule = models::schedule_entry(plan_.schedule);
-    const std::vector<int> counts = cut(blocks_, stages * chunks, rng_);
+    std::vector<int> counts = cut(blocks_, both_ways_ ? stages : stages * chunks, rng_);
+    if (both_ways_) counts.insert(counts.end(), {counts[0], counts[1]});
     for (int i = 0; i < stages * chunks; ++i) {
+      if (both_ways_ && i == stages) first = 0;
       ir::Stage& at = pipeline.stages[as_size(schedule.stage_at(i / stages, i % stages, stages))];
       if (i >= stages) at.segments.push_back(at.segments.front());
       ir::Segment& segment = at.segments.back();
@@ -173,6 +178,7 @@ class PlanMaker {
     }
   }
 
+  bool both_ways_ = false;  ///< models::ScheduleEntry::both_ways
   Rng rng_;
   bool even_;
   int blocks_;

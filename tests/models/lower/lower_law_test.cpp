@@ -81,7 +81,9 @@ void expect_reference_for_random_plans(const Features& features, std::uint64_t s
   Job job;
   job.gradient_synchronizations = gradient_synchronizations;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    RandomPlan random = random_plan(seed, features);
+    Features drawn = features;
+    drawn.one_way = gradient_synchronizations != 1;
+    RandomPlan random = random_plan(seed, drawn);
     const Cluster cluster = worlds::one_node(random.devices);
     if (gradient_synchronizations != 1 && features.reroutes) make_equal(random.plan);
     if (features.reroutes && refuses_rounds(random, cluster, job)) continue;

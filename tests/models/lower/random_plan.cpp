@@ -32,10 +32,12 @@ class PlanMaker {
                                     features_.sequence ? 12 : 2, features_.experts);
     out_.workload.shape.tied_embeddings = features_.tied;
     ir::Plan& plan = out_.plan;
-    plan.schedule = static_cast<ir::ScheduleKind>(integer(0, 4));
+    plan.schedule = static_cast<ir::ScheduleKind>(integer(0, 5));
     if (features_.redundancy) plan.redundancy = ir::Redundancy::next_stage;
     if (models::schedule_entry(plan.schedule).uses_chunks) {
-      if (blocks == 1 || features_.redundancy) {
+      const bool both_ways = models::schedule_entry(plan.schedule).both_ways;
+      if (blocks == 1 || features_.redundancy ||
+          (both_ways && (features_.one_way || features_.reroutes))) {
         plan.schedule = ir::ScheduleKind::one_f_one_b;
       } else {
         plan.virtual_stages =
@@ -67,7 +69,8 @@ class PlanMaker {
 
   void add_pipeline(int blocks) {
     ir::Pipeline pipeline;
-    pipeline.micro_batches = integer(1, 4);
+    const bool both_ways = models::schedule_entry(out_.plan.schedule).both_ways;
+    pipeline.micro_batches = both_ways ? 2 * integer(2, 3) : integer(1, 4);
     pipeline.micro_batch_size = integer(1, features_.experts > 0 ? 4 : 3);
     int first = 0;
     if (out_.plan.virtual_stages > 1) {
@@ -122,17 +125,19 @@ class PlanMaker {
   /// Stages with a segment for each chunk, on the same groups.
   void add_chunks(ir::Pipeline& pipeline, int blocks) {
     const int chunks = out_.plan.virtual_stages;
-    const int stages = integer(1, std::min(3, blocks / chunks));
+    const models::ScheduleEntry& schedule = models::schedule_entry(out_.plan.schedule);
+    const bool both_ways = schedule.both_ways;  // Each chunk has all blocks.
+    const int stages = both_ways ? 2 : integer(1, std::min(3, blocks / chunks));
     int first = 0;
-    const std::vector<int> counts = cut(blocks, stages * chunks, rng_);
+    const std::vector<int> counts = cut(blocks, both_ways ? stages : stages * chunks, rng_);
     for (int s = 0; s < stages; ++s) {
       pipeline.stages.push_back(stage(0, 1, pipeline.micro_batch_size));
     }
-    const models::ScheduleEntry& schedule = models::schedule_entry(out_.plan.schedule);
     for (int chunk = 0; chunk < chunks; ++chunk) {
+      if (both_ways) first = 0;
       for (int step = 0; step < stages; ++step) {
         ir::Stage& at = pipeline.stages[as_size(schedule.stage_at(chunk, step, stages))];
-        const int count = counts[as_size(chunk * stages + step)];
+        const int count = counts[as_size((both_ways ? 0 : chunk * stages) + step)];
         if (chunk > 0) at.segments.push_back(at.segments.front());
         ir::Segment& segment = at.segments.back();
         segment.virtual_stage = chunk;

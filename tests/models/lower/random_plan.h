@@ -23,6 +23,8 @@ struct Features {
   /// Redundancy::next_stage: two stages or more of one segment each, no ZeRO, no virtual stages.
   /// Not with experts or reroutes.
   bool redundancy = false;
+  /// No schedule that feeds micro-batches from both ends.
+  bool one_way = false;
 };
 
 struct RandomPlan {

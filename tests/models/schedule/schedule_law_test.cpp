@@ -33,7 +33,6 @@ std::optional<double> play(const ScheduleEntry& schedule, int stages, int micro_
   std::map<std::tuple<bool, int, int>, double> ends;
   std::vector<std::size_t> next(passes.size(), 0);
   std::vector<double> free(passes.size(), 0);
-  const int chain = stages * chunks;
   for (bool moved = true; moved && left > 0;) {
     moved = false;
     for (std::size_t s = 0; s < passes.size(); ++s) {
@@ -41,14 +40,17 @@ std::optional<double> play(const ScheduleEntry& schedule, int stages, int micro_
         const StagePass& pass = passes[s][next[s]];
         const int at =
             schedule.stage_at(pass.chunk, static_cast<int>(s), stages) + pass.chunk * stages;
+        // Where micro-batches pass one chunk only, that is their chain.
+        const int begin = schedule.both_ways ? pass.chunk * stages : 0;
+        const int end_of_chain = schedule.both_ways ? begin + stages : stages * chunks;
         std::vector<std::tuple<bool, int, int>> needs;
         if (pass.kind == ir::OpKind::forward) {
-          if (at > 0) needs.push_back({true, pass.micro_batch, at - 1});
+          if (at > begin) needs.push_back({true, pass.micro_batch, at - 1});
         } else {
           needs.push_back({true, pass.micro_batch, at});
           if (pass.kind == ir::OpKind::backward_weight) {
             needs.push_back({false, pass.micro_batch, at});
-          } else if (at + 1 < chain) {
+          } else if (at + 1 < end_of_chain) {
             needs.push_back({false, pass.micro_batch, at + 1});
           }
         }
@@ -102,12 +104,16 @@ TEST(Schedules, RunEachPassOnceAndBackwardInMicroBatchOrder) {
           std::map<std::pair<ir::OpKind, int>, int> last;
           for (const StagePass& pass : schedule->passes({4, stage, micro_batches, chunks})) {
             EXPECT_TRUE(seen.insert(pass).second) << schedule->name();
-            const auto [place, added] = last.try_emplace({pass.kind, pass.chunk}, -1);
-            EXPECT_EQ(pass.micro_batch, place->second + 1) << schedule->name();
+            EXPECT_TRUE(schedule->visits(pass.micro_batch, pass.chunk)) << schedule->name();
+            const int step = schedule->both_ways ? 2 : 1;
+            const auto [place, added] =
+                last.try_emplace({pass.kind, pass.chunk}, step == 2 ? pass.chunk - step : -1);
+            EXPECT_EQ(pass.micro_batch, place->second + step) << schedule->name();
             place->second = pass.micro_batch;
           }
           const bool splits = schedule->splits_backward();
-          EXPECT_EQ(seen.size(), as_size(micro_batches * chunks * (splits ? 3 : 2)))
+          const int visited = schedule->both_ways ? 1 : chunks;
+          EXPECT_EQ(seen.size(), as_size(micro_batches * visited * (splits ? 3 : 2)))
               << schedule->name();
         }
       }
@@ -219,6 +225,33 @@ TEST(Bubble, OfZbVIsTheFillAloneForAsManyMicroBatchesAsStages) {
       const double bubble = *play(schedule, stages, micro_batches, 2, equal) - 6 * micro_batches;
       EXPECT_GE(bubble, stages - 1);
       EXPECT_LE(bubble, std::max(stages, 27 * (stages - 1) / 16 + 1)) << stages << " stages";
+    }
+  }
+}
+
+TEST(Bubble, OfDualPipeIsHalfThePapersForPassesThatAreNotPaired) {
+  // [DeepSeek-V3 2024, Table 2: (p / 2 - 1)(F&B + B - 3 W)], of which half is left where what a
+  // pass makes does not wait for the end of a pair.
+  const ScheduleEntry& schedule = schedule_entry(ir::ScheduleKind::dual_pipe);
+  for (int stages = 2; stages <= 16; stages += 2) {
+    for (const int micro_batches : {2 * stages, 2 * stages + 2, 5 * stages}) {
+      const double bubble =
+          *play(schedule, stages, micro_batches, 2, {1, 0, 1, 1}) - 3.0 * micro_batches;
+      const double papers = (stages / 2 - 1) * (3 + 2 - 3);
+      EXPECT_NEAR(bubble, papers / 2, 1e-9) << stages << " stages";
+      const std::vector<StageTime> times(as_size(stages), {{2}, {4}, {2}});
+      EXPECT_NEAR(schedule.pipeline_time(times, micro_batches, 2).value - 3.0 * micro_batches,
+                  bubble, 1e-9);
+    }
+  }
+}
+
+TEST(InFlight, OfDualPipeIsOneMoreThanStagesOnEveryStage) {
+  const ScheduleEntry& schedule = schedule_entry(ir::ScheduleKind::dual_pipe);
+  for (const int stages : {2, 4, 8, 16}) {
+    for (int stage = 0; stage < stages; ++stage) {
+      EXPECT_EQ(schedule.in_flight({stages, stage, 2 * stages, 2}), stages + 1);
+      EXPECT_EQ(schedule.in_flight({stages, stage, 6 * stages, 2}), stages + 1);
     }
   }
 }

@@ -98,6 +98,32 @@ TEST(SplitBubble, OfZbVIsTheFillOfHalfAStage) {
   EXPECT_NEAR(run.iteration_time, (4.0 * 2 * 3 + 3) * kBlockSeconds, 1e-6);
 }
 
+/// `stages` stages of one block on a device each, every block on two of them.
+ir::Plan both_ways(int stages, int micro_batches) {
+  PlanShape shape;
+  shape.stages = stages;
+  shape.micro_batches = micro_batches;
+  ir::Plan plan = make_plan(shape, stages);
+  plan.schedule = ir::ScheduleKind::dual_pipe;
+  plan.virtual_stages = 2;
+  for (int s = 0; s < stages; ++s) {
+    std::vector<ir::Segment>& segments = plan.pipelines[0].stages[s].segments;
+    segments.resize(2, segments.front());
+    segments[1].virtual_stage = 1;
+    segments[0].first_block = segments[0].last_block = {s};
+    segments[1].first_block = segments[1].last_block = {stages - 1 - s};
+  }
+  return plan;
+}
+
+TEST(SplitBubble, OfDualPipeIsHalfThePapersForPassesThatAreNotPaired) {
+  for (const int stages : {2, 4, 8}) {
+    const Outcome run =
+        simulate(free_communication(), make_workload(stages), both_ways(stages, 2 * stages), true);
+    EXPECT_NEAR(run.iteration_time, (2.0 * stages * 3 + stages / 2 - 1) * kBlockSeconds, 1e-6);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Schedules, Bubble,
                          testing::Values(ir::ScheduleKind::gpipe, ir::ScheduleKind::one_f_one_b));
 
