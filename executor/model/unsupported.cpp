@@ -111,6 +111,9 @@ std::vector<std::string> find_unsupported(const ir::Program& program) {
   if (program.header.collapsed) {
     out.emplace_back("a collapsed program (one rank stands for a tensor-parallel group)");
   }
+  if (program.header.optimizer_offload > 0) {
+    out.emplace_back("optimizer states in host memory (optimizer_offload)");
+  }
   check_blocks(program.header, out);
   check_shape(program.header, out);
   check_segments(program, out);

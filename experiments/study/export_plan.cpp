@@ -93,6 +93,12 @@ std::vector<std::string> parallel_flags(const models::TrainerPlan& plan, const L
   flags.push_back(fmt::format("--global-batch-size {}", ir::global_batch(*run.plan)));
   if (plan.zero == 1) flags.push_back("--use-distributed-optimizer");
   if (run.plan->communication.gradient_overlap) flags.push_back("--overlap-grad-reduce");
+  if (run.plan->optimizer_offload > 0) {
+    flags.push_back(fmt::format(
+        "--optimizer-cpu-offload --optimizer-offload-fraction {} --overlap-cpu-optimizer-d2h-h2d "
+        "--use-precision-aware-optimizer",
+        run.plan->optimizer_offload));
+  }
   if (plan.recompute == ir::Recompute::selective) {
     flags.push_back("--recompute-granularity selective");
   }
@@ -227,6 +233,10 @@ std::string deepspeed_json(const models::TrainerPlan& plan, const LoadedRun& run
     // Counted in elements.
     json["zero_optimization"]["reduce_bucket_size"] =
         static_cast<std::int64_t>(run.plan->communication.bucket.value / 2);
+  }
+  if (run.plan->optimizer_offload > 0) {
+    json["zero_optimization"]["offload_optimizer"] = {
+        {"device", "cpu"}, {"pin_memory", true}, {"ratio", run.plan->optimizer_offload}};
   }
   if (plan.tensor_parallel.front() > 1) {
     json["tensor_parallel"]["autotp_size"] = plan.tensor_parallel.front();
@@ -408,6 +418,7 @@ std::vector<std::string> hexiscale_reasons(const LoadedRun& run, const Hexiscale
   }
   if (plan.redundancy != ir::Redundancy::none) refuse("redundant copies of stages");
   if (plan.optimizer != ir::OptimizerStart::together) refuse("a staggered optimizer");
+  if (plan.optimizer_offload > 0) refuse("optimizer states in host memory");
   const ir::Segment& first = plan.pipelines.front().stages.front().segments.front();
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     if (!pipeline.reroutes.empty()) refuse("micro-batches that other pipelines compute");

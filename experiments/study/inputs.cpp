@@ -80,6 +80,7 @@ const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
          free ? ", comma-separated; default: 1f1b,interleaved_1f1b" : ", comma-separated"},
         {"max_tensor_parallel", "allowed.max_tensor_parallel", {}, ""},
         {"max_micro_batch_size", "allowed.max_micro_batch_size", {}, "; default: 8"},
+        {"max_optimizer_offload", "allowed.max_optimizer_offload", {}, "; default: 0"},
         {"sequence_parallel",
          "allowed.sequence_parallel",
          {.toggle = true},

@@ -85,6 +85,7 @@ models::Allowed everything_allowed() {
   all.zero_stages = {0, 1, 2, 3};
   all.sequence_parallel = true;
   all.max_micro_batch_size = std::numeric_limits<int>::max();
+  all.max_optimizer_offload = 1;
   all.schedules.clear();
   for (const models::ScheduleEntry* entry : models::schedules()) {
     all.schedules.push_back(entry->kind);

@@ -131,6 +131,8 @@ class Reader {
     if (plan_.redundancy != ir::Redundancy::none) refuse("redundant copies of stages");
     if (plan_.optimizer != ir::OptimizerStart::together) refuse("a staggered optimizer");
     if (trainer_ == Trainer::flagscale && plan_.virtual_stages > 1) refuse("virtual stages");
+    const bool offloads = trainer_ == Trainer::megatron || trainer_ == Trainer::deepspeed;
+    if (plan_.optimizer_offload > 0 && !offloads) refuse("optimizer states in host memory");
   }
 
   void read_pipeline(std::size_t p) {

@@ -12,6 +12,7 @@
 
 #include "models/base/hash.h"
 #include "models/base/ids.h"
+#include "models/cost/host_step.h"
 #include "models/ir/names.h"
 #include "models/schedule/rounds.h"
 #include "models/schedule/schedule.h"
@@ -68,6 +69,7 @@ class Validator {
     for (std::size_t p = 0; p < plan_.pipelines.size(); ++p) check_pipeline(p);
     check_batch();
     check_rounds();
+    check_offload();
     return std::move(defects_);
   }
 
@@ -116,6 +118,30 @@ class Validator {
     } else if (!schedule->uses_chunks && plan_.virtual_stages != 1) {
       fail("virtual_stages", fmt::format("{} has 1 virtual stage, not {}",
                                          ir::name_of(plan_.schedule), plan_.virtual_stages));
+    }
+  }
+
+  void check_offload() {
+    const double share = plan_.optimizer_offload;
+    if (share == 0) return;
+    if (share < 0 || share > 1) {
+      return fail("optimizer_offload", fmt::format("a share of {}", share), "from 0 to 1");
+    }
+    if (share > job_.allowed.max_optimizer_offload) {
+      fail("optimizer_offload",
+           fmt::format("{} of the optimizer states in host memory, the job allows {}", share,
+                       job_.allowed.max_optimizer_offload),
+           "set allowed.max_optimizer_offload in the job");
+    }
+    for (const DeviceId device : ir::devices_of(plan_)) {
+      if (!device.valid() || device.value >= cluster_.size()) continue;  // Reported already.
+      const std::string lacking = lacks_host(cluster_, device);
+      if (lacking.empty()) continue;
+      return fail("optimizer_offload",
+                  fmt::format("the cluster does not say how device {} of node '{}' reaches its "
+                              "host's memory",
+                              device.value, cluster_.node(cluster_.device(device).node).name),
+                  fmt::format("'{}' of the node in the cluster file", lacking));
     }
   }
 
@@ -367,8 +393,13 @@ class Validator {
   void check_blocks(const ir::Pipeline& pipeline, const std::string& path) {
     const ScheduleEntry* schedule = find_schedule(plan_.schedule);
     const auto stages = static_cast<int>(pipeline.stages.size());
+    const bool both_ways = schedule != nullptr && schedule->both_ways;
     std::int64_t next = 0;
     for (int chunk = 0; chunk < std::max(1, plan_.virtual_stages); ++chunk) {
+      if (chunk > 0 && both_ways) {  // Each chunk has the whole model.
+        check_end(next, path);
+        next = 0;
+      }
       for (int step = 0; step < stages; ++step) {
         const std::size_t s = schedule == nullptr ? step : schedule->stage_at(chunk, step, stages);
         const std::vector<ir::Segment>& segments = pipeline.stages[s].segments;
@@ -384,47 +415,16 @@ class Validator {
         }
       }
     }
-    if (next < workload_.size()) {
-      fail(path, fmt::format("blocks {} to {} are missing at the end", next, workload_.size() - 1));
-    }
-  }
-
-  void follow(const ir::Segment& segment, const std::string& path, std::int64_t& next) {
-    const int first = segment.first_block.value, last = segment.last_block.value;
-    if (first < 0 || last < first || last >= workload_.size()) {
-      fail(path, fmt::format("blocks {}-{}", first, last),
-    const bool both_ways = schedule != nullptr && schedule->both_ways;
-           fmt::format("the workload has blocks 0 to {}", workload_.size() - 1));
-    } else if (first > next) {
-      if (chunk > 0 && both_ways) {  // Each chunk has the whole model.
-        check_end(next, path);
-        next = 0;
-      }
-      fail(path,
-           fmt::format("begins at block {}, blocks {} to {} are missing", first, next, first - 1));
-    } else if (first < next) {
-      fail(path, fmt::format("begins at block {}, which an earlier segment holds", first),
-           fmt::format("the next block is {}", next));
-    }
-    next = std::max<std::int64_t>(next, std::int64_t{last} + 1);
-  }
-
-  void check_reroute(std::size_t p, std::size_t r, const std::string& path) {
-    const ir::Pipeline& from = plan_.pipelines[p];
-    const ir::Reroute& reroute = from.reroutes[r];
-    const auto known = [](int index, std::size_t size) {
-      return index >= 0 && as_size(index) < size;
-    };
     check_end(next, path);
     if (both_ways) check_both_ways(pipeline, path);
   }
 
   void check_end(std::int64_t next, const std::string& path) {
-    if (!known(reroute.to_pipeline, plan_.pipelines.size()) || as_size(reroute.to_pipeline) == p) {
-      return fail(path, fmt::format("to_pipeline {} is no other pipeline", reroute.to_pipeline));
+    if (next < workload_.size()) {
+      fail(path, fmt::format("blocks {} to {} are missing at the end", next, workload_.size() - 1));
     }
-    const ir::Pipeline& to = plan_.pipelines[reroute.to_pipeline];
-    if (!known(reroute.stage, from.stages.size()) || !known(reroute.stage, to.stages.size())) {
+  }
+
   /// What the order of a schedule that feeds micro-batches from both ends asks for.
   void check_both_ways(const ir::Pipeline& pipeline, const std::string& path) {
     const std::string name = ir::name_of(plan_.schedule);
@@ -467,6 +467,32 @@ class Validator {
     }
   }
 
+  void follow(const ir::Segment& segment, const std::string& path, std::int64_t& next) {
+    const int first = segment.first_block.value, last = segment.last_block.value;
+    if (first < 0 || last < first || last >= workload_.size()) {
+      fail(path, fmt::format("blocks {}-{}", first, last),
+           fmt::format("the workload has blocks 0 to {}", workload_.size() - 1));
+    } else if (first > next) {
+      fail(path,
+           fmt::format("begins at block {}, blocks {} to {} are missing", first, next, first - 1));
+    } else if (first < next) {
+      fail(path, fmt::format("begins at block {}, which an earlier segment holds", first),
+           fmt::format("the next block is {}", next));
+    }
+    next = std::max<std::int64_t>(next, std::int64_t{last} + 1);
+  }
+
+  void check_reroute(std::size_t p, std::size_t r, const std::string& path) {
+    const ir::Pipeline& from = plan_.pipelines[p];
+    const ir::Reroute& reroute = from.reroutes[r];
+    const auto known = [](int index, std::size_t size) {
+      return index >= 0 && as_size(index) < size;
+    };
+    if (!known(reroute.to_pipeline, plan_.pipelines.size()) || as_size(reroute.to_pipeline) == p) {
+      return fail(path, fmt::format("to_pipeline {} is no other pipeline", reroute.to_pipeline));
+    }
+    const ir::Pipeline& to = plan_.pipelines[reroute.to_pipeline];
+    if (!known(reroute.stage, from.stages.size()) || !known(reroute.stage, to.stages.size())) {
       return fail(path, fmt::format("no stage {} in both pipelines", reroute.stage));
     }
     if (from.stages.size() != to.stages.size()) {

@@ -44,6 +44,8 @@ bool made_for(const std::string& cluster_hash, const Cluster& cluster);
 ///   numbers of stages or micro-batches, fewer than two of these for each stage, reroutes, and
 ///   several rounds of gradient synchronization;
 /// - replicas of a block with different ZeRO settings;
+/// - optimizer states in host memory where the job does not allow it, or the cluster file does not
+///   say how devices reach it;
 /// - ZeRO, recompute, schedules, sequence parallelism, tensor-parallel degrees and micro-batch
 ///   sizes that the job does not allow; but a plan with reroutes may always use a schedule that
 ///   splits the backward pass, which is part of rerouting [ReCycle, SOSP 2024];

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <optional>
 
 #include "models/base/check.h"
 #include "models/base/id_vector.h"
 #include "models/cost/device_share.h"
+#include "models/cost/host_step.h"
 #include "models/ir/op_traits.h"
 #include "models/schedule/schedule.h"
 
@@ -211,7 +213,7 @@ Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, 
   for (const ir::Segment& segment : stages[stage].segments) {
     const SegmentMemory memory =
         segment_memory(segment, group_with(segment, device, group), replicas_of, workload, job);
-    held += memory.states();
+    held += memory.states() - plan.optimizer_offload * memory.optimizer_states;
     ChunkKept& chunk = kept[segment.virtual_stage];
     chunk.activations += memory.activations_per_micro_batch;
     chunk.recomputed += memory.recomputed_kept;
@@ -250,6 +252,37 @@ std::vector<Bytes> pipeline_peaks(const ir::Plan& plan, std::size_t pipeline,
     }
   }
   return peaks;
+}
+
+/// What lives in host memory, of the node with the least room for it.
+std::optional<ir::HostMemoryUse> host_memory(const ir::Plan& plan, const Cluster& cluster,
+                                             const ReplicasOf& replicas_of,
+                                             const Workload& workload, const Job& job) {
+  const double states = job.state_bytes.master + job.state_bytes.moments;
+  if (plan.optimizer_offload <= 0 || states <= 0) return std::nullopt;
+  IdVector<NodeId, Bytes> held(cluster.nodes.size());
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        for (const ir::Group& group : segment.groups) {
+          const SegmentMemory memory = segment_memory(segment, group, replicas_of, workload, job);
+          const double parameters = memory.optimizer_states.value / states;
+          for (const DeviceId device : group.devices) {
+            held[cluster.device(device).node] +=
+                host_bytes(plan.optimizer_offload * parameters, job.state_bytes);
+          }
+        }
+      }
+    }
+  }
+  std::optional<ir::HostMemoryUse> worst;
+  for (const NodeId node : held.ids()) {
+    const Node& host = cluster.node(node);
+    if (held[node].value <= 0) continue;
+    if (worst && held[node] / host.host_memory <= worst->need / worst->have) continue;
+    worst = {host.name, held[node], host.host_memory};
+  }
+  return worst;
 }
 
 /// The segments differ in their devices at most.
@@ -407,6 +440,7 @@ ir::MemoryVerdict check_memory(const ir::Plan& plan, const Cluster& cluster,
   }
   ir::MemoryVerdict verdict;
   for (const auto& [type, use] : worst) verdict.by_gpu_type.push_back(use);
+  verdict.host = host_memory(plan, cluster, replicas_of, workload, job);
   return verdict;
 }
 

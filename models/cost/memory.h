@@ -87,6 +87,8 @@ Bytes largest_peak(const ir::Profile& profile, const GpuType& gpu);
 /// one, the last those of the first [Bamboo, NSDI 2023], in its own groups' slices. A redundant
 /// forward pass needs what the next stage keeps of a micro-batch until the pass ends; at the
 /// optimizer step, when no activations are left, the received gradients are there.
+/// The share Plan::optimizer_offload of the optimizer states is not on the devices: the verdict has
+/// the host memory of the node that has the least room for it (host_bytes()).
 ir::MemoryVerdict check_memory(const ir::Plan& plan, const Cluster& cluster,
                                const Workload& workload, const Job& job,
                                const ir::Profile& profile);

@@ -13,6 +13,7 @@
 #include "models/base/check.h"
 #include "models/base/ids.h"
 #include "models/cost/device_share.h"
+#include "models/cost/host_step.h"
 #include "models/cost/kernels.h"
 #include "models/cost/scale_profile.h"
 #include "models/ir/names.h"
@@ -168,6 +169,7 @@ struct Pricer::State {
   Seconds cached(const BlockQuery& query) const;
   Seconds pass(int gpu_type, const ir::SegmentInfo& segment, const ir::Op& op) const;
   Seconds update(int gpu_type, const ir::Program& program, const ir::Op& op) const;
+  Seconds host_update(const ir::Program& program, const ir::Op& op, const HostShares& hosts) const;
   Seconds sweep(int gpu_type, double parameters) const;
   Seconds overhead(const GpuType& gpu, Pass pass) const;
   std::optional<Seconds> storage(const ir::Op& op) const;
@@ -386,6 +388,7 @@ std::optional<Seconds> Pricer::State::storage(const ir::Op& op) const {
 
 /// Blocks with a measured optimizer take their time, the others are one memory-bound sweep.
 Seconds Pricer::State::update(int gpu_type, const ir::Program& program, const ir::Op& op) const {
+  const double on_device = 1 - program.header.optimizer_offload;
   Seconds time;
   double parameters = 0;
   for (const auto& [block, segment] : updated_blocks(program, op)) {
@@ -395,14 +398,33 @@ Seconds Pricer::State::update(int gpu_type, const ir::Program& program, const ir
     query.tensor_parallel = segment->tensor_parallel;
     const int replicas = segment->zero.shards_optimizer() ? replicas_of(program, block) : 1;
     if (const auto profiled = measured(query, Pass::optimizer)) {
-      time += *profiled / shard_count(segment->zero, replicas);
+      time += on_device * *profiled / shard_count(segment->zero, replicas);
     } else {
       parameters += sharded_parameters(workload.block(block), segment->tensor_parallel,
                                        segment->expert_parallel, segment->zero, replicas);
     }
   }
+  parameters *= on_device;
   if (parameters > 0) time += sweep(gpu_type, parameters);
   return time + overhead(gpu(gpu_type), Pass::optimizer);
+}
+
+/// The part of an optimizer step that the CPU computes, of the rank's slowest device.
+Seconds Pricer::State::host_update(const ir::Program& program, const ir::Op& op,
+                                   const HostShares& hosts) const {
+  double parameters = 0;
+  for (const auto& [block, segment] : updated_blocks(program, op)) {
+    const int replicas = segment->zero.shards_optimizer() ? replicas_of(program, block) : 1;
+    parameters += sharded_parameters(workload.block(block), segment->tensor_parallel,
+                                     segment->expert_parallel, segment->zero, replicas);
+  }
+  parameters *= program.header.optimizer_offload;
+  Seconds slowest;
+  for (const DeviceId device : program.rank_of(op).devices) {
+    slowest = std::max(slowest, host_step(hosts.of(device), parameters, job.state_bytes));
+  }
+  note("host: optimizer step over PCIe and the host memory's bandwidth, of the cluster file");
+  return slowest;
 }
 
 /// One pass of the optimizer over `parameters` elements.
@@ -443,6 +465,13 @@ Seconds Pricer::optimizer(int gpu_type, double parameters) const {
 }
 
 Seconds Pricer::compute(const ir::Program& program, const ir::Op& op) const {
+  const bool alone = op.kind == ir::OpKind::optimizer_step;
+  const auto hosts = alone ? host_shares(program, state_->cluster) : std::nullopt;
+  return compute(program, op, hosts ? &*hosts : nullptr);
+}
+
+Seconds Pricer::compute(const ir::Program& program, const ir::Op& op,
+                        const HostShares* hosts) const {
   if (!ir::is_compute(op.kind)) return {};
   const ir::Rank& rank = program.rank_of(op);
   std::set<int> types = {state_->cluster.device(rank.device).gpu_type};
@@ -452,6 +481,9 @@ Seconds Pricer::compute(const ir::Program& program, const ir::Op& op) const {
     const bool optimizer_step = op.kind == ir::OpKind::optimizer_step;
     slowest = std::max(slowest, optimizer_step ? state_->update(type, program, op)
                                                : state_->pass(type, program.segment_of(op), op));
+  }
+  if (hosts != nullptr && op.kind == ir::OpKind::optimizer_step) {
+    slowest = std::max(slowest, state_->host_update(program, op, *hosts));
   }
   return slowest;
 }

@@ -20,6 +20,8 @@
 
 namespace orrery::models {
 
+class HostShares;  // models/cost/host_step.h
+
 /// What one block costs, wherever it is in a plan. Not for Pass::optimizer, which has
 /// a function of its own.
 struct BlockQuery {
@@ -65,6 +67,7 @@ class Pricer {
   /// Compute part of an op (without inner collectives) on the slowest device of its rank: sum over
   /// the blocks of its segment; for an optimizer step without a segment, over all segments of the
   /// rank. The profile's PassOverhead comes on top, once for each op. Zero for communication ops.
+  /// With optimizer_offload the GPU and the CPU step their parts at the same time (host_step()).
   /// For many ops of a program use ProgramPrices.
   Seconds compute(const ir::Program& program, const ir::Op& op) const;
   /// `parameters` that one device updates. Adam and SGD are bound by memory: gradient, master copy
@@ -87,6 +90,10 @@ class Pricer {
   const Job& job() const;
 
  private:
+  friend class ProgramPrices;
+  /// `hosts`: of the program's devices; may be null where nothing lives in host memory.
+  Seconds compute(const ir::Program& program, const ir::Op& op, const HostShares* hosts) const;
+
   struct State;
   std::unique_ptr<State> state_;
 };

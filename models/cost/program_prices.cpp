@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/base/ids.h"
+#include "models/cost/host_step.h"
 #include "models/cost/pricer.h"
 #include "models/ir/op_traits.h"
 
@@ -45,6 +46,7 @@ ProgramPrices::ProgramPrices(const ir::Program& program, const Pricer& pricer)
         [&](DeviceId device) { return pricer.cluster().device(device).gpu_type == type; });
     device_of_rank.push_back(uniform ? type : -1 - std::int64_t{device_of_rank.next_id().value});
   }
+  const std::optional<HostShares> hosts = host_shares(program, pricer.cluster());
   std::map<std::array<std::int32_t, 3>, std::int64_t> groups;
   for (const OpId id : index_.ids()) {
     const ir::Op& op = program.op(id);
@@ -60,7 +62,7 @@ ProgramPrices::ProgramPrices(const ir::Program& program, const Pricer& pricer)
     }
     const Key key{device_of_rank[op.rank], segment, static_cast<std::int64_t>(op.kind), op.samples};
     const auto [place, added] = known.emplace(key, static_cast<std::uint32_t>(prices_.size()));
-    if (added) prices_.push_back(pricer.compute(program, op));
+    if (added) prices_.push_back(pricer.compute(program, op, hosts ? &*hosts : nullptr));
     index_[id] = place->second;
   }
 }

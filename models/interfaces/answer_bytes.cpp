@@ -107,8 +107,8 @@ void pipeline_fields(Format& f, Pipeline& pipeline) {
 
 template <class Format, class Plan>
 void plan_fields(Format& f, Plan& plan) {
-  auto& [schedule, virtual_stages, communication, redundancy, optimizer, pipelines, predicted,
-         planner, cluster_hash, workload_hash] = plan;
+  auto& [schedule, virtual_stages, communication, redundancy, optimizer, optimizer_offload,
+         pipelines, predicted, planner, cluster_hash, workload_hash] = plan;
   auto& [activation_transfer, gradient_overlap, bucket] = communication;
   f.number(schedule);
   f.number(virtual_stages);
@@ -117,6 +117,7 @@ void plan_fields(Format& f, Plan& plan) {
   f.number(bucket.value);
   f.number(redundancy);
   f.number(optimizer);
+  f.number(optimizer_offload);
   f.list(pipelines, [&](auto& pipeline) { pipeline_fields(f, pipeline); });
   f.maybe(predicted, [&](auto& prediction) {
     auto& [iteration_time, peak_memory] = prediction;
@@ -139,6 +140,12 @@ void evaluation_fields(Format& f, Evaluation& evaluation) {
     f.number(device.value);
     f.number(pipeline);
     f.number(stage);
+    f.number(need.value);
+    f.number(have.value);
+  });
+  f.maybe(memory.host, [&](auto& use) {
+    auto& [node, need, have] = use;
+    f.text(node);
     f.number(need.value);
     f.number(have.value);
   });

@@ -18,6 +18,13 @@ void describe(config::Visitor& v, MemoryUse& use) {
   v.required("fits", fits, "need <= have");
 }
 
+void describe(config::Visitor& v, HostMemoryUse& use) {
+  v.title("Host memory");
+  v.required("node", use.node, "its name");
+  v.required("need", use.need, "of its devices together");
+  v.required("have", use.have, "of the node");
+}
+
 }  // namespace orrery::ir
 
 namespace orrery::models {
@@ -89,6 +96,10 @@ void describe(config::Visitor& v, Evaluation& evaluation) {
   std::string verdict = evaluation.memory.explain();
   v.required("verdict", verdict, "in words");
   v.required("memory", evaluation.memory.by_gpu_type, "by GPU type");
+  if (!v.dumping() || evaluation.memory.host) {
+    v.optional("host_memory", evaluation.memory.host,
+               "model states there, of the node with the least room for them");
+  }
 }
 
 }  // namespace orrery::models

@@ -83,5 +83,6 @@ class Evaluator {
 namespace orrery::ir {
 
 void describe(config::Visitor& v, MemoryUse& use);
+void describe(config::Visitor& v, HostMemoryUse& use);
 
 }  // namespace orrery::ir

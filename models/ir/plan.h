@@ -148,6 +148,9 @@ struct Plan {
   Communication communication;
   Redundancy redundancy = Redundancy::none;
   OptimizerStart optimizer = OptimizerStart::together;
+  /// Share of each rank's optimizer states (master weights, moments) that lives in host memory; the
+  /// CPU steps it [Ren et al., ZeRO-Offload, ATC 2021; Megatron-LM --optimizer-offload-fraction].
+  double optimizer_offload = 0;
   std::vector<Pipeline> pipelines;
   std::optional<Prediction> predicted;
 

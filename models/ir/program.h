@@ -255,6 +255,7 @@ struct ProgramHeader {
   std::uint64_t seed = 0;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   OptimizerStart optimizer_start = OptimizerStart::together;
+  double optimizer_offload = 0;
   bool collapsed = false;
   std::string plan_hash;
   std::string cluster_hash;

@@ -198,6 +198,7 @@ void visit_header(Header& header, wire::ProgramHeader& message, Visit visit) {
   ORRERY_FIELD(header, message, seed);
   ORRERY_FIELD(header, message, schedule);
   ORRERY_FIELD(header, message, optimizer_start);
+  ORRERY_FIELD(header, message, optimizer_offload);
   ORRERY_FIELD(header, message, collapsed);
   ORRERY_FIELD(header, message, plan_hash);
   ORRERY_FIELD(header, message, cluster_hash);

@@ -32,6 +32,7 @@ ir::ProgramHeader make_header(const ir::Plan& plan, const Workload& workload, co
   header.seed = options.seed;
   header.schedule = plan.schedule;
   header.optimizer_start = plan.optimizer;
+  header.optimizer_offload = plan.optimizer_offload;
   header.collapsed = options.collapsed;
   header.cluster_hash = plan.cluster_hash;
   header.workload_hash = plan.workload_hash;
@@ -70,6 +71,12 @@ std::vector<PlanDefect> find_unsupported(const ir::Plan& plan) {
   }
   for (PlanDefect& defect : find_redundancy_defects(plan)) defects.push_back(std::move(defect));
   check_idle_stages(plan, defects);
+  if (plan.optimizer_offload > 0 && plan.redundancy != ir::Redundancy::none) {
+    defects.push_back({"optimizer_offload",
+                       "optimizer states in host memory with redundant copies of stages, whose "
+                       "states are on the devices",
+                       "leave one of the two out"});
+  }
   return defects;
 }
 

@@ -507,7 +507,8 @@ class Synchronizer {
         };
         add(ir::BufferKind::parameters, memory.parameters);
         add(ir::BufferKind::gradients, memory.gradients);
-        add(ir::BufferKind::optimizer_states, memory.optimizer_states);
+        add(ir::BufferKind::optimizer_states,
+            (1 - context_.plan.optimizer_offload) * memory.optimizer_states);
         add(ir::BufferKind::communication, memory.communication);
       }
     }

@@ -41,6 +41,7 @@ struct Allowed {
   int max_tensor_parallel = 0;  ///< 0: bounded by the node only.
   int max_micro_batch_size = 8;
   std::vector<ir::ScheduleKind> schedules = {ir::ScheduleKind::one_f_one_b};
+  double max_optimizer_offload = 0;  ///< Of ir::Plan::optimizer_offload.
 };
 
 /// Value of Job::gradient_synchronizations: as many as the plan has micro-batches.

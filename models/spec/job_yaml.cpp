@@ -114,8 +114,14 @@ void describe(config::Visitor& v, Allowed& allowed) {
   v.optional("max_tensor_parallel", allowed.max_tensor_parallel, "0: bounded by the node only");
   v.optional("max_micro_batch_size", allowed.max_micro_batch_size, "samples");
   v.optional("schedules", allowed.schedules, "pipeline schedules");
+  // Left out of dumps where it is 0, so that hashes of jobs without it do not depend on it.
+  if (!v.dumping() || allowed.max_optimizer_offload != 0) {
+    v.optional("max_optimizer_offload", allowed.max_optimizer_offload,
+               "largest share of the optimizer states in host memory");
+  }
   v.not_negative("max_tensor_parallel", allowed.max_tensor_parallel);
   v.at_least("max_micro_batch_size", allowed.max_micro_batch_size, 1);
+  v.between("max_optimizer_offload", allowed.max_optimizer_offload, 0.0, 1.0);
   v.not_empty("recompute", allowed.recompute, "nothing is allowed");
   v.not_empty("zero_stages", allowed.zero_stages, "nothing is allowed");
   v.not_empty("schedules", allowed.schedules, "nothing is allowed");

@@ -252,11 +252,14 @@ void describe(config::Visitor& v, Plan& plan) {
   v.optional("redundancy", plan.redundancy, "copies of stage state kept for recovery");
   v.optional("optimizer", plan.optimizer,
              "steps of all ranks together, or each stage when it is ready (staggered)");
+  v.optional("optimizer_offload", plan.optimizer_offload,
+             "share of the optimizer states in host memory, which the CPU steps");
   v.optional("predicted", plan.predicted, "by the planner");
   std::vector<PipelineText> texts;
   for (const Pipeline& pipeline : plan.pipelines) texts.push_back({pipeline, 1, 0});
   v.required("pipelines", texts, "replicas of the model");
   v.at_least("virtual_stages", plan.virtual_stages, 1);
+  v.between("optimizer_offload", plan.optimizer_offload, 0.0, 1.0);
   v.not_empty("pipelines", texts);
   if (!v.reading()) return;
   plan.pipelines.clear();

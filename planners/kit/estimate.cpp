@@ -6,6 +6,7 @@
 
 #include "models/cost/collective.h"
 #include "models/cost/device_share.h"
+#include "models/cost/host_step.h"
 #include "models/schedule/closed_form.h"
 #include "models/schedule/rounds.h"
 
@@ -201,6 +202,8 @@ Seconds PlanEstimator::synchronization(const ir::Plan& plan) const {
 
 Seconds PlanEstimator::optimizer(const ir::Plan& plan) const {
   const int replicas = static_cast<int>(plan.pipelines.size());
+  const std::optional<models::HostShares> hosts = models::host_shares(plan, cluster_);
+  const double on_host = plan.optimizer_offload;
   Seconds slowest;
   for (const ir::Pipeline& chain : plan.pipelines) {
     for (const ir::Stage& stage : chain.stages) {
@@ -213,7 +216,10 @@ Seconds PlanEstimator::optimizer(const ir::Plan& plan) const {
       }
       for (const ir::Group& group : stage.segments.front().groups) {
         const int type = cluster_.device(group.devices.front()).gpu_type;
-        slowest = std::max(slowest, pricer_.optimizer(type, elements));
+        slowest = std::max(slowest, pricer_.optimizer(type, (1 - on_host) * elements));
+        if (!hosts) continue;
+        const models::HostShare share = hosts->of(group.devices.front());
+        slowest = std::max(slowest, host_step(share, on_host * elements, job_.state_bytes));
       }
     }
   }

@@ -5,6 +5,8 @@
 // devices are tried first, others only if none of those is legal and fits: the strategies that
 // papers print for their Megatron baseline use all healthy GPUs, even where the fast ones alone
 // would be faster [Hetu v2, Tables 4 and 6; AutoHet, V-A2: pure pipelines over five GPUs].
+// A grid whose states do not fit is tried with more and more of the optimizer states in host memory
+// where the job allows that.
 // [Narayanan et al. 2021, section 3 and 5; HexiScale section 3.1 as the baseline]
 #include <fmt/format.h>
 
@@ -14,6 +16,7 @@
 #include <span>
 
 #include "models/base/ids.h"
+#include "models/cost/host_step.h"
 #include "models/cost/memory.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
@@ -68,6 +71,10 @@ void describe(config::Visitor& v, MegatronGridSettings& s) {
 /// Plans that a ranking keeps where the evaluator is not asked: what its report shows.
 constexpr std::size_t kReported = Ranking::kRunnersUp + 1;
 
+/// Where the devices' memory does not do, the share of the optimizer states in host memory grows by
+/// so much at a time [choice].
+constexpr double kOffloadStep = 0.25;
+
 /// One point of the grid.
 struct GridPoint {
   int tensor = 1;
@@ -77,6 +84,7 @@ struct GridPoint {
   ir::Recompute recompute = ir::Recompute::none;
   int zero = 0;
   ir::ScheduleKind schedule = ir::ScheduleKind::one_f_one_b;
+  double offload = 0;  ///< ir::Plan::optimizer_offload.
 };
 
 std::string in_words(const GridPoint& grid) {
@@ -86,6 +94,9 @@ std::string in_words(const GridPoint& grid) {
     text += fmt::format(", {} recompute", ir::name_of(grid.recompute));
   }
   if (grid.zero > 0) text += fmt::format(", ZeRO-{}", grid.zero);
+  if (grid.offload > 0) {
+    text += fmt::format(", {:.0f} % of optimizer states in host memory", 100 * grid.offload);
+  }
   return fmt::format("{}, {}", text, ir::name_of(grid.schedule));
 }
 
@@ -104,7 +115,13 @@ class MegatronGridSearch {
         settings_(settings),
         layers_(count_layers(input.workload)),
         estimator_(input),
-        ranking_(input, settings.evaluate_top == 1 ? kReported : Ranking::kAll) {}
+        ranking_(input, settings.evaluate_top == 1 ? kReported : Ranking::kAll) {
+    const auto lacks = [&](DeviceId id) { return !models::lacks_host(input.cluster, id).empty(); };
+    const auto& devices = input.devices;
+    if (std::none_of(devices.begin(), devices.end(), lacks)) {
+      most_offload_ = input.job.allowed.max_optimizer_offload;
+    }
+  }
 
   PlannerResult run();
 
@@ -123,6 +140,7 @@ class MegatronGridSearch {
   const PlannerInput& input_;
   const MegatronGridSettings& settings_;
   int layers_;
+  double most_offload_ = 0;
   PlanEstimator estimator_;
   Ranking ranking_;
   SearchReport report_;
@@ -160,7 +178,7 @@ std::vector<GridPoint> MegatronGridSearch::variants() const {
       for (const int zero : zero_stages) {
         for (const std::int64_t size : divisors(input_.job.global_batch)) {
           if (size > allowed.max_micro_batch_size) break;
-          result.push_back({1, 1, 1, static_cast<int>(size), recompute, zero, schedule});
+          result.push_back({1, 1, 1, static_cast<int>(size), recompute, zero, schedule, 0});
         }
       }
     }
@@ -235,6 +253,11 @@ void MegatronGridSearch::examine(const GridPoint& grid) {
         [grid] { return in_words(grid); });
     return;
   }
+  if (grid.offload < most_offload_) {
+    GridPoint more = grid;
+    more.offload = std::min(grid.offload + kOffloadStep, most_offload_);
+    return examine(more);
+  }
   const bool witness = !forbidden_ || bound < *forbidden_;
   const Seconds estimate = witness ? estimator_.estimate(plan) : bound;
   if (witness) forbidden_ = std::min(forbidden_.value_or(estimate), estimate);
@@ -278,6 +301,7 @@ ir::Plan MegatronGridSearch::build(const GridPoint& grid) const {
   ir::Plan plan;
   plan.schedule = grid.schedule;
   plan.communication.activation_transfer = settings_.transfer;
+  plan.optimizer_offload = grid.offload;
   plan.pipelines.reserve(as_size(grid.replicas));
   for (int r = 0; r < grid.replicas; ++r) {
     plan.pipelines.push_back(build_pipeline(grid, r, shares[r]));

@@ -73,8 +73,10 @@ class FoldedIteration::Impl {
     for (const Straggler& straggler : options.stragglers) {
       slowdown[straggler.device] *= straggler.slowdown;
     }
+    const std::optional<models::HostShares> hosts = models::host_shares(plan, cluster);
     for (const ir::Pipeline& pipeline : plan.pipelines) {
-      colors_.push_back(color_of(pipeline, cluster, *members_, slowdown));
+      colors_.push_back(
+          color_of(pipeline, cluster, *members_, slowdown, hosts ? &*hosts : nullptr));
     }
     for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
       for (const ir::Reroute& reroute : plan.pipelines[p].reroutes) {

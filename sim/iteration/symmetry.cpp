@@ -74,7 +74,7 @@ Members::Members(const ir::Plan& plan, const models::Cluster& cluster)
 }
 
 Color color_of(const ir::Pipeline& pipeline, const models::Cluster& cluster, const Members& members,
-               const IdVector<DeviceId, double>& slowdown) {
+               const IdVector<DeviceId, double>& slowdown, const models::HostShares* hosts) {
   Color color = 1;
   const auto add = [&](auto value) { color = mix(color, static_cast<Color>(value)); };
   add(pipeline.micro_batches);
@@ -98,6 +98,9 @@ Color color_of(const ir::Pipeline& pipeline, const models::Cluster& cluster, con
           add(members.of_device[device].position);
           add(cluster.device(device).gpu_type);
           color = mix(color, slowdown[device]);
+          if (hosts == nullptr) continue;
+          const models::HostShare share = hosts->of(device);
+          color = mix(mix(color, share.link.value), share.memory.value);
         }
       }
     }

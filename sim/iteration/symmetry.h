@@ -15,6 +15,7 @@
 #include "models/base/id_vector.h"
 #include "models/base/ids.h"
 #include "models/cost/collective.h"
+#include "models/cost/host_step.h"
 #include "models/cost/path_function.h"
 #include "models/ir/plan.h"
 #include "models/ir/program.h"
@@ -66,9 +67,9 @@ struct Members {
 };
 
 /// What a pipeline computes, on which GPUs; equal for pipelines that differ at most in where they
-/// are and whom they meet.
+/// are and whom they meet. `hosts`: of the plan's devices; null where nothing lives in host memory.
 Color color_of(const ir::Pipeline& pipeline, const models::Cluster& cluster, const Members& members,
-               const IdVector<DeviceId, double>& slowdown);
+               const IdVector<DeviceId, double>& slowdown, const models::HostShares* hosts);
 
 /// The colors of pipelines, flows, links and collectives of one partly built program.
 class Symmetry {

@@ -178,6 +178,31 @@ TEST(MegatronGrid, LeavesDevicesIdleOnlyWhereNoGridUsesAll) {
   EXPECT_EQ(ir::devices_of(std::get<ir::Plan>(rest.outcome)).size(), 6U);
 }
 
+TEST(MegatronGrid, PutsOptimizerStatesIntoHostMemoryOnlyWhereNothingElseFitsAndItMay) {
+  World world(make_cluster({{"X", 100, 24, 2, 100, 1}}, 5), small_model(6), 4, 1024);
+  models::Node& node = world.cluster.nodes.front();
+  node.host_memory = 64_GiB;
+  node.host_memory_bandwidth = BytesPerSecond{50e9};
+  world.job.allowed.max_optimizer_offload = 1;
+  const PlannerResult roomy = run_planner("megatron_grid", world.input());
+  ASSERT_NE(plan_of(roomy), nullptr);
+  EXPECT_EQ(plan_of(roomy)->optimizer_offload, 0);
+  world.job.allowed.max_optimizer_offload = 0;
+  Bytes& memory = world.cluster.gpu_types.front().memory;
+  while (plan_of(run_planner("megatron_grid", world.input())) != nullptr) memory = 0.95 * memory;
+  world.job.allowed.max_optimizer_offload = 1;
+  const PlannerResult tight = run_planner("megatron_grid", world.input());
+  ASSERT_NE(plan_of(tight), nullptr);
+  EXPECT_GT(plan_of(tight)->optimizer_offload, 0);
+  EXPECT_TRUE(world.verdict(*plan_of(tight)).fits());
+  EXPECT_EQ(world.defects(*plan_of(tight)), "");
+  ir::Plan less = *plan_of(tight);
+  less.optimizer_offload -= 0.25;
+  EXPECT_FALSE(world.verdict(less).fits());
+  node.host_memory_bandwidth = {};  // Where the cluster file does not say it.
+  EXPECT_EQ(plan_of(run_planner("megatron_grid", world.input())), nullptr);
+}
+
 int samples(const ir::Pipeline& chain) { return chain.micro_batches * chain.micro_batch_size; }
 
 TEST(MegatronGrid, PipelinesGetEqualBatches) {

@@ -205,6 +205,10 @@ std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, b
                                  ir::devices_of(plan).size(), run.cluster.size());
   if (plan.virtual_stages > 1) head += fmt::format(", {} virtual stages", plan.virtual_stages);
   if (plan.communication.gradient_overlap) head += ", gradients overlap the backward pass";
+  if (plan.optimizer_offload > 0) {
+    head +=
+        fmt::format(", {:.0f} % of optimizer states in host memory", 100 * plan.optimizer_offload);
+  }
   const int rounds = models::gradient_rounds(plan, run.spec.job.gradient_synchronizations);
   if (rounds > 1 && has_replicas(plan))
     head += fmt::format(", gradients synchronized {} times a step", rounds);
@@ -250,6 +254,12 @@ std::string memory_text(const models::Evaluation& evaluation) {
                                : good("fits")});
   }
   std::string text = section("Memory by GPU type", table.text(2));
+  if (const auto& host = evaluation.memory.host) {
+    text +=
+        fmt::format("  host memory of node {}: {} of {} GiB for optimizer states: {}\n", host->node,
+                    grouped(host->need.value / kGib, 1), grouped(host->have.value / kGib, 1),
+                    host->fits() ? good("fits") : bad("does not fit"));
+  }
   const auto& uses = evaluation.memory.by_gpu_type;
   if (evaluation.memory.fits() && std::any_of(uses.begin(), uses.end(), is_tight)) {
     text +=

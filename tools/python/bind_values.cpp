@@ -42,8 +42,8 @@ void bind_plan(py::module_& m) {
   ORRERY_RECORD(m, ir::Prediction, "What the planner itself believed.", iteration_time,
                 peak_memory);
   ORRERY_RECORD(m, ir::Plan, "How a job is laid over devices.", schedule, virtual_stages,
-                communication, redundancy, optimizer, pipelines, predicted, planner, cluster_hash,
-                workload_hash);
+                communication, redundancy, optimizer, optimizer_offload, pipelines, predicted,
+                planner, cluster_hash, workload_hash);
 }
 
 void bind_program(py::module_& m) {
@@ -80,7 +80,7 @@ void bind_program(py::module_& m) {
                 micro_batches, micro_batch_size);
   ORRERY_RECORD(m, ir::ProgramHeader, "Shapes and numerics of a program.", schema, model, blocks,
                 sequence_length, global_batch, dtype, optimizer, seed, schedule, optimizer_start,
-                collapsed, plan_hash, cluster_hash, workload_hash);
+                optimizer_offload, collapsed, plan_hash, cluster_hash, workload_hash);
   ORRERY_RECORD(m, ir::Program, "What every rank does in one iteration, op by op.", header,
                 pipelines, ranks, segments, groups, collective_shapes, collectives, op_groups,
                 members, transfer_sets, inner_sets, buffer_sets, region_sets, resident, ops,
@@ -187,7 +187,8 @@ void bind_job(py::module_& m) {
   ORRERY_RECORD(m, models::StateBytes, "Bytes per parameter of the model states.", weight, gradient,
                 master, moments);
   ORRERY_RECORD(m, models::Allowed, "What a planner may use.", recompute, zero_stages,
-                sequence_parallel, max_tensor_parallel, max_micro_batch_size, schedules);
+                sequence_parallel, max_tensor_parallel, max_micro_batch_size, schedules,
+                max_optimizer_offload);
   ORRERY_RECORD(m, models::Job, "What is trained on what batch.", global_batch, sequence_length,
                 lengths, dtype, state_bytes, optimizer, gradient_synchronizations, allowed);
   ORRERY_RECORD(
@@ -200,7 +201,8 @@ void bind_job(py::module_& m) {
 void bind_judgment(py::module_& m) {
   ORRERY_RECORD(m, ir::MemoryUse, "Peak memory of the worst device of one GPU type.", gpu, device,
                 pipeline, stage, need, have);
-  ORRERY_RECORD(m, ir::MemoryVerdict, "Does a plan fit?", by_gpu_type);
+  ORRERY_RECORD(m, ir::HostMemoryUse, "Model states in host memory of a node.", node, need, have);
+  ORRERY_RECORD(m, ir::MemoryVerdict, "Does a plan fit?", by_gpu_type, host);
   ORRERY_RECORD(m, models::Infeasible, "An expected no: the constraint, and a witness in words.",
                 constraint, witness);
   ORRERY_RECORD(m, models::Breakdown, "Where the time of an iteration goes, mean over devices.",

@@ -215,6 +215,43 @@ INSTANTIATE_TEST_SUITE_P(
              "2 heads cannot be split 4 ways"},
         Case{"ScheduleNotAllowed", [](World& w) { w.plan.schedule = ir::ScheduleKind::gpipe; },
              "schedule: schedule gpipe is not allowed by the job (allowed: 1f1b)"},
+        Case{"MicroBatchesOfDualPipe",
+             [](World& w) {
+               w.plan.schedule = ir::ScheduleKind::dual_pipe;
+               w.plan.virtual_stages = 2;
+             },
+             "pipelines[0]: dual_pipe needs an even number of micro-batches, at least two for each "
+             "of 2 stages, not"},
+        Case{"StagesOfDualPipe",
+             [](World& w) {
+               w.plan.schedule = ir::ScheduleKind::dual_pipe;
+               w.plan.virtual_stages = 2;
+             },
+             "pipelines[1]: dual_pipe needs an even number of stages, not 1"},
+        Case{"BlocksOfDualPipe",
+             [](World& w) {
+               w.plan.schedule = ir::ScheduleKind::dual_pipe;
+               w.plan.virtual_stages = 2;
+               for (int s = 0; s < 2; ++s) {
+                 w.stage(0, s).segments.push_back(w.segment(0, s));
+                 w.stage(0, s).segments.back().virtual_stage = 1;
+               }
+             },
+             "pipelines[0].stages[0].segments[1]: block 0 is in the other virtual stage, too (cut "
+             "both virtual stages in the same places)"},
+        Case{"OffloadNotAllowed",
+             [](World& w) {
+               w.plan.optimizer_offload = 0.5;
+               w.job.allowed.max_optimizer_offload = 0.25;
+             },
+             "optimizer_offload: 0.5 of the optimizer states in host memory, the job allows 0.25 "
+             "(set allowed.max_optimizer_offload in the job)"},
+        Case{"OffloadWithoutPcie",
+             [](World& w) {
+               w.plan.optimizer_offload = 0.5;
+               w.job.allowed.max_optimizer_offload = 1;
+             },
+             "optimizer_offload: the cluster does not say how device 0 of node"},
         Case{"VirtualStagesOfOneFOneB", [](World& w) { w.plan.virtual_stages = 2; },
              "virtual_stages: 1f1b has 1 virtual stage, not 2"},
         Case{"VirtualStagesOfZbV",

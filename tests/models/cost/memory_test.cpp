@@ -107,6 +107,30 @@ TEST_F(SegmentMemoryTest, StatesAreParametersTimesTheirBytes) {
   EXPECT_DOUBLE_EQ(pair.parameters.value, 2 * 510 * 2);  // the norm is on both
 }
 
+TEST_F(SegmentMemoryTest, StatesInHostMemoryLeaveTheDevices) {
+  ir::Plan two = plan(ScheduleKind::one_f_one_b, 4);
+  Cluster where = cluster(2);
+  for (Node& node : where.nodes) node.host_memory = Bytes{48000};
+  const auto judge = [&](double share) {
+    two.optimizer_offload = share;
+    return check_memory(two, where, workload_, job_, {});
+  };
+  const ir::MemoryVerdict all = judge(0);
+  EXPECT_FALSE(all.host);
+  const double parameters = 4000 + 2 * 1010;  // Of either stage.
+  for (const double share : {0.25, 1.0}) {
+    const ir::MemoryVerdict less = judge(share);
+    for (std::size_t i = 0; i < all.by_gpu_type.size(); ++i) {
+      EXPECT_NEAR((all.by_gpu_type[i].need - less.by_gpu_type[i].need).value,
+                  share * parameters * 12, 1e-6);
+    }
+    ASSERT_TRUE(less.host);
+    EXPECT_DOUBLE_EQ(less.host->need.value, share * parameters * (12 + 2));
+    EXPECT_EQ(less.fits(), share < 1);
+  }
+  EXPECT_NE(judge(1).explain().find("model states in host memory of node"), std::string::npos);
+}
+
 TEST_F(SegmentMemoryTest, ZeroDividesMoreStatesWithEachStage) {
   const auto with = [&](int zero) {
     return memory(1, 1, worlds::group({0}), ir::Recompute::none, zero, 4);

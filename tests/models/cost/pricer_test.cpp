@@ -265,6 +265,22 @@ TEST_F(SmallProgram, OptimizerUpdatesEachBlockOfTheRankOnce) {
   EXPECT_DOUBLE_EQ(compute(7), whole / 2);
 }
 
+TEST_F(SmallProgram, DeviceAndHostStepTheirPartsSideBySide) {
+  cluster_.links["slot"] = {"slot", BytesPerSecond{10e9}, {}, 1, false, ""};
+  cluster_.nodes[0].pcie = {{{0, 1, 2, 3}, "slot", ""}};
+  cluster_.nodes[0].host_memory = 1_GiB;
+  cluster_.nodes[0].host_memory_bandwidth = BytesPerSecond{4 * 1e9};
+  const double device = compute(3);
+  const double host = 0.5 * (1e12 + 3e11) * 2 * (2 + 2 + 12) / 1e9;
+  program_.header.optimizer_offload = 1e-6;  // The CPU has hardly anything to do.
+  EXPECT_DOUBLE_EQ(compute(3), (1 - 1e-6) * device);
+  program_.header.optimizer_offload = 0.25;
+  EXPECT_DOUBLE_EQ(compute(3), 0.25 * host);
+  EXPECT_DOUBLE_EQ(ProgramPrices(program_, pricer()).compute({3}).value, 0.25 * host);
+  program_.header.optimizer_offload = 1;
+  EXPECT_DOUBLE_EQ(compute(3), host);
+}
+
 TEST_F(SmallProgram, SlowestDeviceOfARankDecides) {
   GpuType slow = worlds::round_gpu("slow");
   slow.peak[ir::Dtype::bf16] = 50_TFLOPS;

@@ -251,6 +251,7 @@ void random_header(Dice& dice, ProgramHeader& header) {
   header.seed = dice.rng();
   header.schedule = dice.one_of(ScheduleKind::zero_bubble);
   header.optimizer_start = dice.one_of(OptimizerStart::staggered);
+  header.optimizer_offload = dice.real();
   header.collapsed = dice.flip();
   header.plan_hash = dice.text();
   header.cluster_hash = dice.text();
@@ -431,8 +432,9 @@ const char* difference(const Program& a, const Program& b) {
       x.sequence_length != y.sequence_length || x.global_batch != y.global_batch ||
       x.dtype != y.dtype || x.optimizer != y.optimizer || x.seed != y.seed ||
       x.schedule != y.schedule || x.optimizer_start != y.optimizer_start ||
-      x.collapsed != y.collapsed || x.plan_hash != y.plan_hash ||
-      x.cluster_hash != y.cluster_hash || x.workload_hash != y.workload_hash) {
+      x.optimizer_offload != y.optimizer_offload || x.collapsed != y.collapsed ||
+      x.plan_hash != y.plan_hash || x.cluster_hash != y.cluster_hash ||
+      x.workload_hash != y.workload_hash) {
     return "header";
   }
   if (a.pipelines != b.pipelines) return "pipelines";

@@ -90,6 +90,8 @@ TEST(LoweredMemory, PeakEqualsTheClosedFormOnEveryDevice) {
           if (zero == kRedundant && entry->uses_chunks) continue;
           ir::Plan plan = two_pipelines(schedule, recompute, zero == kRedundant ? 0 : zero);
           if (zero == kRedundant) plan.redundancy = ir::Redundancy::next_stage;
+          if (zero == 1 && !entry->uses_chunks) plan.optimizer_offload = 0.5;
+          const Cluster cluster = one_type_each(static_cast<int>(ir::devices_of(plan).size()));
           LowerOptions options;
           options.collapsed = collapsed;
           const ir::Program program = lower(plan, cluster, workload, job, options);

@@ -150,6 +150,22 @@ TEST(PlanYaml, AnOptimizerIsWrittenOnlyWhenStaggeredAndOthersAreRefused) {
             "p.yaml:2:12: unknown value 'alone' (one of: together, staggered)");
 }
 
+TEST(PlanYaml, AShareInHostMemoryIsWrittenOnlyWhereThereIsOneAndOthersAreRefused) {
+  ir::Plan plan = sample();
+  EXPECT_EQ(dump_plan(plan).find("optimizer_offload"), std::string::npos);
+  const std::string hash = plan_hash(plan);
+  plan.optimizer_offload = 0.5;
+  EXPECT_NE(dump_plan(plan).find("\noptimizer_offload: 0.5\n"), std::string::npos);
+  EXPECT_NE(plan_hash(plan), hash);
+  config::Diagnostics problems;
+  EXPECT_EQ(read(dump_plan(plan), problems), plan);
+  EXPECT_TRUE(problems.empty());
+  read("schema: orrery/plan/1\noptimizer_offload: 1.5\npipelines: []\n", problems);
+  ASSERT_FALSE(problems.empty());
+  EXPECT_EQ(config::to_string(problems.problems().front()),
+            "p.yaml:2:20: must be from 0 to 1, is 1.5");
+}
+
 TEST(PlanYaml, CopiesOfAPipelineStandForThemselves) {
   const std::string head = "schema: orrery/plan/1\npipelines:\n";
   const auto pipeline = [](const std::string& more, const std::string& devices) {

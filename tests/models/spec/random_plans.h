@@ -66,6 +66,7 @@ inline Plan any_plan() {
                         Bytes{static_cast<double>(small(0, 1 << 20))}};
   plan.redundancy = any_of<Redundancy>();
   plan.optimizer = any_of<OptimizerStart>();
+  plan.optimizer_offload = *rc::gen::element(0.0, 0.25, 1.0);
   plan.pipelines = several(3, any_pipeline);
   if (*rc::gen::arbitrary<bool>()) {
     plan.predicted = Prediction{Seconds{small(0, 1 << 20) / 7919.0},

@@ -118,6 +118,8 @@ models::Cluster random_cluster(int least_gpus, bool regular) {
     node.pcie = {{all, "slot", one_in(30) ? "nic" : ""}};
     node.nics.assign(std::min(nics, gpus), {"nic", {}});
     node.leaf = n / leaf;
+    node.host_memory = 64_GiB;
+    node.host_memory_bandwidth = BytesPerSecond{mixed && one_in(6) ? 2e9 : 5e9};
     cluster.nodes.push_back(node);
   }
   if (one_in(2)) {
@@ -234,6 +236,32 @@ ir::Plan random_plan(int blocks, bool experts, bool regular, int& devices) {
   return plan;
 }
 
+/// Each stage also holds its mirror image's blocks, and micro-batches come from both ends.
+void make_both_ways(ir::Plan& plan) {
+  plan.schedule = ir::ScheduleKind::dual_pipe;
+  plan.virtual_stages = 2;
+  for (ir::Pipeline& pipeline : plan.pipelines) {
+    const auto stages = static_cast<int>(pipeline.stages.size());
+    pipeline.micro_batches = 2 * stages + 2 * (pipeline.micro_batches % 3);
+    for (int s = 0; s < stages; ++s) {
+      std::vector<ir::Segment>& segments = pipeline.stages[as_size(s)].segments;
+      const ir::Segment& mirrored = pipeline.stages[as_size(stages - 1 - s)].segments.front();
+      ir::Segment other = segments.front();
+      other.virtual_stage = 1;
+      other.first_block = mirrored.first_block;
+      other.last_block = mirrored.last_block;
+      segments.push_back(other);
+    }
+  }
+}
+
+bool can_run_both_ways(const ir::Plan& plan) {
+  return plan.redundancy == ir::Redundancy::none &&
+         std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [](const ir::Pipeline& chain) {
+           return chain.stages.size() % 2 == 0 && chain.reroutes.empty();
+         });
+}
+
 World random_world() {
   World world;
   const bool regular = one_in(2);  // Else anything may differ anywhere.
@@ -246,6 +274,10 @@ World random_world() {
   world.workload = models::build_workload(shape, 1024, ir::Dtype::bf16);
   int devices = 0;
   world.plan = random_plan(world.workload.size(), experts, regular, devices);
+  if (can_run_both_ways(world.plan) && one_in(3)) make_both_ways(world.plan);
+  if (world.plan.redundancy == ir::Redundancy::none && one_in(6)) {
+    world.plan.optimizer_offload = *rc::gen::element(0.3, 1.0);
+  }
   world.cluster = random_cluster(devices, regular);
   world.job = make_job();
   world.job.sequence_length = 1024;
@@ -253,8 +285,10 @@ World random_world() {
   world.job.allowed.zero_stages = {0, 1, 2, 3};
   world.job.allowed.sequence_parallel = true;
   world.job.allowed.schedules = {ir::ScheduleKind::gpipe, ir::ScheduleKind::one_f_one_b,
-                                 ir::ScheduleKind::zero_bubble};
-  if (one_in(5)) world.job.gradient_synchronizations = 2;
+                                 ir::ScheduleKind::zero_bubble, ir::ScheduleKind::dual_pipe};
+  world.job.allowed.max_optimizer_offload = 1;
+  const bool accumulates = world.plan.schedule == ir::ScheduleKind::dual_pipe;
+  if (!accumulates && one_in(5)) world.job.gradient_synchronizations = 2;
   world.collapsed = !one_in(4);
   if (one_in(3)) {
     world.options.stragglers.push_back(

@@ -13,12 +13,13 @@ class Allowed(Record):
     sequence_parallel: bool
     max_tensor_parallel: int
     max_micro_batch_size: int
-    schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]]
+    schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v", "dual_pipe"]]
+    max_optimizer_offload: float
     def __init__(self, *, recompute: list[Literal["none", "selective", "full"]] = ...,
                  zero_stages: list[int] = ..., sequence_parallel: bool = ...,
                  max_tensor_parallel: int = ..., max_micro_batch_size: int = ...,
-                 schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
-                 "zb_v"]] = ...) -> None: ...
+                 schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v",
+                 "dual_pipe"]] = ..., max_optimizer_offload: float = ...) -> None: ...
 
 class Block(Record):
     """Work and bytes of a block, per sample."""
@@ -395,6 +396,14 @@ class Group(Record):
                  sequence: Literal["none", "megatron", "ulysses", "ring"] = ...,
                  sequence_degree: int = ..., samples: int = ...) -> None: ...
 
+class HostMemoryUse(Record):
+    """Model states in host memory of a node."""
+
+    node: str
+    need: float
+    have: float
+    def __init__(self, *, node: str = ..., need: float = ..., have: float = ...) -> None: ...
+
 class HostStaging(Record):
     """Two vendors that talk through host memory."""
 
@@ -752,9 +761,11 @@ class MemoryVerdict(Record):
     """Does a plan fit?"""
 
     by_gpu_type: list[MemoryUse]
+    host: HostMemoryUse | None
     @property
     def fits(self) -> bool: ...
-    def __init__(self, *, by_gpu_type: list[MemoryUse] = ...) -> None: ...
+    def __init__(self, *, by_gpu_type: list[MemoryUse] = ...,
+                 host: HostMemoryUse | None = ...) -> None: ...
 
 class ModelLayers(Record):
     """One model in a profile of layers."""
@@ -964,20 +975,22 @@ class PipelineInfo(Record):
 class Plan(Record):
     """How a job is laid over devices."""
 
-    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]
+    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v", "dual_pipe"]
     virtual_stages: int
     communication: Communication
     redundancy: Literal["none", "next_stage"]
     optimizer: Literal["together", "staggered"]
+    optimizer_offload: float
     pipelines: list[Pipeline]
     predicted: Prediction | None
     planner: str
     cluster_hash: str
     workload_hash: str
     def __init__(self, *, schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
-                 "zb_v"] = ..., virtual_stages: int = ..., communication: Communication = ...,
-                 redundancy: Literal["none", "next_stage"] = ..., optimizer: Literal["together",
-                 "staggered"] = ..., pipelines: list[Pipeline] = ...,
+                 "zb_v", "dual_pipe"] = ..., virtual_stages: int = ...,
+                 communication: Communication = ..., redundancy: Literal["none",
+                 "next_stage"] = ..., optimizer: Literal["together", "staggered"] = ...,
+                 optimizer_offload: float = ..., pipelines: list[Pipeline] = ...,
                  predicted: Prediction | None = ..., planner: str = ..., cluster_hash: str = ...,
                  workload_hash: str = ...) -> None: ...
 
@@ -1081,8 +1094,9 @@ class ProgramHeader(Record):
     dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
     optimizer: Literal["adam", "sgd"]
     seed: int
-    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v"]
+    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v", "dual_pipe"]
     optimizer_start: Literal["together", "staggered"]
+    optimizer_offload: float
     collapsed: bool
     plan_hash: str
     cluster_hash: str
@@ -1092,10 +1106,10 @@ class ProgramHeader(Record):
                  "convolution"]] = ..., sequence_length: int = ..., global_batch: int = ...,
                  dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"] = ...,
                  optimizer: Literal["adam", "sgd"] = ..., seed: int = ...,
-                 schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble",
-                 "zb_v"] = ..., optimizer_start: Literal["together", "staggered"] = ...,
-                 collapsed: bool = ..., plan_hash: str = ..., cluster_hash: str = ...,
-                 workload_hash: str = ...) -> None: ...
+                 schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v",
+                 "dual_pipe"] = ..., optimizer_start: Literal["together", "staggered"] = ...,
+                 optimizer_offload: float = ..., collapsed: bool = ..., plan_hash: str = ...,
+                 cluster_hash: str = ..., workload_hash: str = ...) -> None: ...
 
 class Provenance(Record):
     """Where a number comes from."""

@@ -185,6 +185,7 @@ class Evaluation(Result):
     fits: bool
     verdict: str
     memory: list[Memory]
+    host_memory: HostMemory | None
 
 class ExecuteResult(Result):
     result: Literal["completed", "failed", "interrupted", "refused"]
@@ -254,6 +255,11 @@ class GenerationSummary(Result):
     what: str
     ranks: list[RankSummary]
     events: list[LogEvent]
+
+class HostMemory(Result):
+    node: str
+    need: float
+    have: float
 
 class ImportResult(Result):
     text: str
