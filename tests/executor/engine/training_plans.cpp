@@ -317,7 +317,11 @@ ir::Plan divided_training_plan(std::uint64_t seed, const models::Workload& workl
               return group.samples == first.samples &&
                      group.tensor_parallel == first.tensor_parallel;
             });
-        if (workload.shape.experts > 0 && alike && count > 1 &&
+        bool has_experts = false;
+        for (const BlockId block : ids_from_to(segment.first_block, segment.last_block)) {
+          has_experts = has_experts || workload.block(block).kind == ir::BlockKind::moe;
+        }
+        if (has_experts && alike && count > 1 &&
             workload.shape.experts % static_cast<int>(count) == 0) {
           segment.expert_parallel = static_cast<int>(count);
           for (ir::Group& group : segment.groups) group.sequence = first.sequence;
