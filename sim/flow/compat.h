@@ -6,6 +6,10 @@
 #include <simgrid/version.h>
 
 #include <simgrid/kernel/Timer.hpp>
+#if SIMGRID_VERSION < 40000
+#include <simgrid/kernel/resource/Model.hpp>
+#endif
+#include <optional>
 #include <simgrid/kernel/routing/NetPoint.hpp>
 #include <simgrid/kernel/routing/NetZoneImpl.hpp>
 #include <simgrid/s4u.hpp>
@@ -73,5 +77,39 @@ inline void start_between(const s4u::CommPtr& comm, s4u::Host* source, s4u::Host
   if (comm->get_state() == s4u::Activity::State::INITED) comm->start();
 #endif
 }
+
+/// Whether SimGrid shows what it works with, so that flows can be handed over and their next end is
+/// known; 4.0 hides it.
+#if SIMGRID_VERSION >= 40000
+inline constexpr bool kShowsModel = false;
+struct Model {};
+inline Model* model_of(const s4u::Engine&, s4u::Comm&, Model*) { return nullptr; }
+inline void carry(Model*, double) {}
+inline void solve(Model*) {}
+inline std::optional<double> next_end(Model*) { return std::nullopt; }
+#else
+inline constexpr bool kShowsModel = true;
+using simgrid::kernel::resource::Model;
+/// Of the communication, the last one that was started; `known` if it has been found before.
+inline Model* model_of(const s4u::Engine& engine, s4u::Comm& comm, Model* known) {
+  if (known != nullptr) return known;
+  for (Model* const model : engine.get_all_models()) {
+    auto* const started = model->get_started_action_set();
+    if (!started->empty() && started->back().get_activity() == comm.get_impl()) return model;
+  }
+  return nullptr;
+}
+/// The communication that was started last has moved `bytes` before.
+inline void carry(Model* model, double bytes) {
+  model->get_started_action_set()->back().update_remains(bytes);
+}
+/// Shares links anew after communications have started or ended, or links have changed.
+inline void solve(Model* model) { model->next_occurring_event(s4u::Engine::get_clock()); }
+/// When the next communication ends if nothing changes; after solve(). None: nothing moves.
+inline std::optional<double> next_end(Model* model) {
+  if (model->get_action_heap().empty()) return std::nullopt;
+  return model->get_action_heap().top_date();
+}
+#endif
 
 }  // namespace orrery::sim::compat

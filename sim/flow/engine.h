@@ -34,6 +34,9 @@ struct FlowOptions {
   /// Flows that end closer together than this may end at the same instant. Positive; SimGrid's
   /// own default.
   Seconds timing_precision{1e-9};
+  /// Flows that share no link with another go through SimGrid's solver, too, instead of a closed
+  /// form: slower, with the same times. For tests.
+  bool solve_all = false;
 };
 
 /// One engine per process, for the life of the process: SimGrid's clock and platform are global.

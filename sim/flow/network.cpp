@@ -6,10 +6,13 @@
 #include <array>
 #include <cmath>
 #include <csignal>
+#include <limits>
+#include <span>
 
 #include "models/base/check.h"
 #include "models/base/id_vector.h"
 #include "sim/flow/compat.h"
+#include "sim/flow/event_queue.h"
 
 namespace orrery::sim {
 
@@ -76,6 +79,12 @@ s4u::Engine& the_engine(const FlowOptions& options) {
 
 }  // namespace
 
+/// A flow that has its links to itself takes bytes / the narrowest of them, and no solver is asked
+/// for it: such lone flows are kept here, by their ends. When another one asks for a link of it, a
+/// flow is handed over to SimGrid with the bytes that it has left, and shares. SimGrid's loop runs
+/// only when a flow of its own ends; its clock follows ours to where one starts. Times are to the
+/// bit those that SimGrid alone would give (FlowOptions::solve_all): dates are made, and the clock
+/// moves to them, by the same additions.
 class Network::Impl {
  public:
   struct UsedLink {
@@ -86,13 +95,17 @@ class Network::Impl {
   Impl(FlowPlatform platform, const FlowOptions& options, Listener& listener)
       : listener_(listener),
         routes_(std::move(platform.routes)),
+        precision_(options.timing_precision.value),
+        lone_flows_(compat::kShowsModel && !options.solve_all),
         engine_(the_engine(options)),
         root_(compat::root_zone(engine_)),
         zone_(*new FlatZone("platform")),
         late_zone_(*new FlatZone("links")),
         place_of_link_(platform.links.size(), -1),
         link_on_(platform.links.size(), true),
-        host_on_(platform.hosts, true) {
+        host_on_(platform.hosts, true),
+        users_(platform.links.size(), 0),
+        times_(platform.links.size(), 0) {
     s4u::NetZone* const zone = zone_.get_iface();
     zone->set_parent(root_);
     bandwidths_.reserve(platform.links.size());
@@ -113,21 +126,35 @@ class Network::Impl {
   }
   ~Impl() {
     live_ = nullptr;
-    clear_alarm();
+    set_timer(kNever);
   }
 
-  void set_alarm(double time) {
-    if (alarm_ != nullptr && alarm_time_ == time) return;
-    clear_alarm();
-    alarm_time_ = time;
-    alarm_ = kernel::timer::Timer::set(time, [this] {
-      alarm_ = nullptr;
-      listener_.alarm();
-    });
+  // ---- time ----
+  double now() const { return clock_; }
+  void set_alarm(double time) { alarm_ = time; }
+  void clear_alarm() { alarm_ = kNever; }
+
+  void run() {
+    if (lone_flows_) {
+      while (step(kNever)) {
+      }
+    } else {
+      follow(kNever);
+    }
+    retired_.clear();
   }
-  void clear_alarm() {
-    if (alarm_ != nullptr) alarm_->remove();
-    alarm_ = nullptr;
+  void run_until(double time) {
+    do {
+      if (lone_flows_) {
+        step(time);
+      } else {
+        follow(time);
+      }
+    } while (clock_ < time);
+  }
+  void settle() {
+    if (!lone_flows_) return follow(clock_);
+    if (dirty_) clear_away();
   }
 
   const Route& route(int source, int destination) {
@@ -166,33 +193,55 @@ class Network::Impl {
     }
     const std::int32_t slot = free_slots_.back();
     free_slots_.pop_back();
-    const s4u::CommPtr comm = s4u::Comm::sendto_init();
-    comm->set_payload_size(bytes);
-    comm->set_data(reinterpret_cast<void*>(static_cast<std::intptr_t>(slot)));
-    slots_[slot] = {comm, task};
-    zone_.route.clear();
-    for (const LinkId id : route.links) zone_.route.push_back(link(id).impl);
-    compat::start_between(comm, ends_[0], ends_[1]);
+    Slot& flow = slots_[slot];
+    flow.task = task;
+    flow.bytes = bytes;
+    flow.links = route.links;
+    if (!start_alone(slot)) {
+      hand_over_users(route.links);
+      start_in_solver(slot);
+    }
     return slot;
   }
   std::vector<std::int32_t> running() const {
     std::vector<std::int32_t> tasks;
     for (const Slot& slot : slots_)
-      if (slot.comm != nullptr) tasks.push_back(slot.task);
+      if (slot.state != Slot::State::free) tasks.push_back(slot.task);
     std::sort(tasks.begin(), tasks.end());
     return tasks;
   }
   void cancel(std::int32_t slot) {
+    if (slots_[slot].state != Slot::State::solved) return retire_lone(slot);
+    synchronize();
     const s4u::CommPtr comm = retire(slot);
     comm->cancel();
+    dirty_ = true;
   }
-  void run() {
-    engine_.run();
-    retired_.clear();
+
+  void set_link(LinkId link, bool on) {
+    if (link_on_[link] != on) dead_links_ += on ? -1 : 1;
+    link_on_[link] = on;
+    hand_over_users({&link, 1});
+    s4u::Link* const known = used(link);
+    if (known == nullptr) return;
+    synchronize();
+    on ? known->turn_on() : known->turn_off();
+    dirty_ = true;
+  }
+  void set_bandwidth(LinkId link, double bandwidth) {
+    hand_over_users({&link, 1});
+    bandwidths_[link] = bandwidth;
+    s4u::Link* const known = used(link);
+    if (known == nullptr) return;
+    synchronize();
+    known->set_bandwidth(bandwidth);
+    unsolved_ = true;
   }
 
   Listener& listener_;
   std::shared_ptr<const RouteTable> routes_;
+  double precision_;  ///< FlowOptions::timing_precision
+  bool lone_flows_;   ///< Else all go through the solver.
   s4u::Engine& engine_;
   s4u::NetZone* root_;  ///< Must exist before other zones.
   FlatZone& zone_;      ///< Owned by SimGrid.
@@ -208,34 +257,261 @@ class Network::Impl {
   std::array<s4u::Host*, 2> ends_ = {};
 
  private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
   struct Slot {
-    s4u::CommPtr comm;
+    enum class State : std::uint8_t {
+      free,
+      lone,
+      due,     ///< A lone flow that has ended at this instant; the listener is to be told.
+      solved,  ///< In SimGrid.
+    };
+    State state = State::free;
+    bool queued = false;  ///< In `ends_of_lone_`, perhaps with an end that no longer holds.
     std::int32_t task = -1;
+    std::uint64_t bytes = 0;
+    double start = 0, rate = 0;  ///< Of a lone flow, and so is `order`: in which they started.
+    std::int64_t order = 0;
+    std::vector<LinkId> links;
+    s4u::CommPtr comm;
   };
 
+  // ---- the clock ----
+  /// To what happens next, at most `until`. False: nothing is pending.
+  bool step(double until) {
+    if (dirty_) clear_away();
+    const double next = std::min({alarm_, next_lone_end(), until});
+    const double solved = next_solved_end();
+    if (std::min(next, solved) == kNever) return false;
+    if (solved - next >= precision_) {
+      clock_ += next - clock_;  // as SimGrid moves its clock
+      handle_instant();
+    } else {
+      step_solver(next, solved);
+    }
+    return true;
+  }
+  /// When SimGrid's next flow ends, if nothing changes.
+  double next_solved_end() {
+    if (solved_ == 0) return kNever;
+    if (std::exchange(unsolved_, false)) compat::solve(model_);
+    return compat::next_end(model_).value_or(clock_);
+  }
+  /// SimGrid goes to `next` or the end of its next flow, whichever comes first.
+  void step_solver(double next, double solved) {
+    synchronize();
+    in_solver_ = true;
+    if (next <= solved) set_timer(next);
+    engine_.run_until(std::min(next, solved));
+    left_solver();
+  }
+  /// SimGrid looks for failed activities after its solver moved the clock; this moves it by
+  /// nothing.
+  void clear_away() {
+    synchronize();
+    in_solver_ = true;
+    dirty_ = false;
+    engine_.run_until(clock_);
+    left_solver();
+  }
+  void left_solver() {
+    in_solver_ = false;
+    set_timer(kNever);
+    clock_ = s4u::Engine::get_clock();
+    unsolved_ = true;
+  }
+  /// Moves SimGrid's clock to ours, by steps that are exact; nothing happens meanwhile.
+  void synchronize() {
+    if (in_solver_) return;
+    for (double now = s4u::Engine::get_clock(); now < clock_; now = s4u::Engine::get_clock()) {
+      engine_.run_until(now > 0 ? std::min(clock_, 2 * now) : clock_);
+    }
+  }
+  /// All flows are SimGrid's, and so is the clock: it runs its own loop, with a timer for the
+  /// alarm.
+  void follow(double until) {
+    in_solver_ = true;
+    follows_ = true;
+    set_timer(alarm_);
+    until == kNever ? engine_.run() : engine_.run_until(until);
+    follows_ = false;
+    left_solver();
+  }
+
+  void set_timer(double time) {
+    if (timer_time_ == time) return;
+    if (timer_ != nullptr) timer_->remove();
+    timer_ = nullptr;
+    timer_time_ = time;
+    if (time == kNever) return;
+    timer_ = kernel::timer::Timer::set(time, [this] {
+      timer_ = nullptr;
+      timer_time_ = kNever;
+      clock_ = s4u::Engine::get_clock();
+      handle_instant();
+      if (follows_) set_timer(alarm_);
+    });
+  }
+
+  /// In SimGrid, too, flows end that are due when the clock moves, but timers come first.
+  void handle_instant() {
+    find_due();
+    while (alarm_ <= clock_) {
+      alarm_ = kNever;
+      listener_.alarm();
+    }
+    tell_due();
+  }
+
+  // ---- lone flows ----
+  double next_lone_end() {
+    while (!ends_of_lone_.empty() && !is_end(ends_of_lone_.top())) drop_top_end();
+    return ends_of_lone_.empty() ? kNever : ends_of_lone_.top().time;
+  }
+  bool is_end(const EventQueue::Event& event) const {
+    return slots_[event.subject].state == Slot::State::lone;
+  }
+  void drop_top_end() {
+    const std::int32_t slot = ends_of_lone_.pop().subject;
+    slots_[slot].queued = false;
+    if (slots_[slot].state == Slot::State::free) free_slots_.push_back(slot);
+  }
+
+  /// False: it meets others, or its end cannot be told as SimGrid would.
+  bool start_alone(std::int32_t slot) {
+    Slot& flow = slots_[slot];
+    if (!lone_flows_) return false;
+    for (const LinkId link : flow.links) {
+      if (users_[link] != 0) return false;
+    }
+    flow.start = clock_;
+    flow.rate = rate_alone(flow.links);
+    const double end = clock_ + static_cast<double>(flow.bytes) / flow.rate;
+    // Shorter ones may end before the clock moves; of a date further away than the clock has come
+    // the distance is rounded, and differently if others come between.
+    if (end - clock_ < 2 * precision_ || (clock_ > 0 && end > 2 * clock_)) return false;
+    for (const LinkId link : flow.links) users_[link] = ~slot;
+    flow.state = Slot::State::lone;
+    flow.order = started_++;
+    flow.queued = true;
+    ends_of_lone_.push(end, slot);
+    return true;
+  }
+  double rate_alone(const std::vector<LinkId>& links) {
+    for (const LinkId link : links) ++times_[link];
+    double rate = kNever;
+    for (const LinkId link : links) rate = std::min(rate, bandwidths_[link] / times_[link]);
+    for (const LinkId link : links) times_[link] = 0;
+    return rate;
+  }
+  /// Lone flows on these links go on in the solver, in the order in which they started.
+  void hand_over_users(std::span<const LinkId> links) {
+    moved_.clear();
+    for (const LinkId link : links) {
+      if (users_[link] >= 0) continue;
+      const std::int32_t slot = ~users_[link];
+      if (std::find(moved_.begin(), moved_.end(), slot) == moved_.end()) moved_.push_back(slot);
+    }
+    std::sort(moved_.begin(), moved_.end(),
+              [&](std::int32_t a, std::int32_t b) { return slots_[a].order < slots_[b].order; });
+    for (const std::int32_t slot : moved_) {
+      const Slot& flow = slots_[slot];
+      for (const LinkId link : flow.links) users_[link] = 0;
+      const double moved = flow.rate * (clock_ - flow.start);
+      start_in_solver(slot);
+      if (moved > 0) compat::carry(model_, moved);
+    }
+  }
+  void find_due() {
+    while (next_lone_end() - clock_ < precision_) {
+      const std::int32_t slot = ends_of_lone_.top().subject;
+      Slot& flow = slots_[slot];
+      for (const LinkId link : flow.links) users_[link] = 0;
+      flow.state = Slot::State::due;
+      due_.push_back(slot);
+      drop_top_end();
+    }
+  }
+  void tell_due() {
+    for (const std::int32_t slot : due_) {
+      if (slots_[slot].state != Slot::State::due) continue;  // canceled
+      slots_[slot].state = Slot::State::free;
+      free_slots_.push_back(slot);
+      listener_.flow_ended(slots_[slot].task, true);
+    }
+    due_.clear();
+  }
+  void retire_lone(std::int32_t slot) {
+    Slot& flow = slots_[slot];
+    if (flow.state == Slot::State::lone) {
+      for (const LinkId link : flow.links) users_[link] = 0;
+    }
+    flow.state = Slot::State::free;
+    if (!flow.queued) free_slots_.push_back(slot);
+  }
+
+  // ---- flows in SimGrid ----
+  void start_in_solver(std::int32_t slot) {
+    synchronize();
+    Slot& flow = slots_[slot];
+    for (const LinkId link : flow.links) ++users_[link];
+    flow.state = Slot::State::solved;
+    ++solved_;
+    flow.comm = s4u::Comm::sendto_init();
+    flow.comm->set_payload_size(flow.bytes);
+    flow.comm->set_data(reinterpret_cast<void*>(static_cast<std::intptr_t>(slot)));
+    zone_.route.clear();
+    for (const LinkId id : flow.links) zone_.route.push_back(link(id).impl);
+    compat::start_between(flow.comm, ends_[0], ends_[1]);
+    if (lone_flows_) model_ = compat::model_of(engine_, *flow.comm, model_);
+    unsolved_ = true;
+  }
   /// Frees the slot. SimGrid may tell of the activity once more within this instant, so it lives
   /// until the clock moves.
   s4u::CommPtr retire(std::int32_t slot) {
     const double now = s4u::Engine::get_clock();
     if (now != retired_at_) retired_.clear();
     retired_at_ = now;
-    retired_.push_back(std::move(slots_[slot].comm));
-    free_slots_.push_back(slot);
+    Slot& flow = slots_[slot];
+    for (const LinkId link : flow.links) --users_[link];
+    flow.state = Slot::State::free;
+    --solved_;
+    retired_.push_back(std::move(flow.comm));
+    if (!flow.queued) free_slots_.push_back(slot);
     return retired_.back();
   }
   void comm_ended(const s4u::Comm& comm) {
-    const auto slot = reinterpret_cast<std::intptr_t>(comm.get_data<void>());
-    Slot& entry = slots_[slot];
-    if (entry.comm.get() != &comm) return;  // canceled by us, or told a second time
-    const s4u::CommPtr kept = retire(static_cast<std::int32_t>(slot));
-    listener_.flow_ended(entry.task, kept->get_state() == s4u::Activity::State::FINISHED);
+    const auto slot =
+        static_cast<std::int32_t>(reinterpret_cast<std::intptr_t>(comm.get_data<void>()));
+    if (slots_[slot].comm.get() != &comm) return;  // canceled by us, or told a second time
+    clock_ = s4u::Engine::get_clock();
+    find_due();
+    tell_due();
+    if (slots_[slot].comm.get() != &comm) return;
+    const s4u::CommPtr kept = retire(slot);
+    listener_.flow_ended(slots_[slot].task, kept->get_state() == s4u::Activity::State::FINISHED);
+    if (follows_) set_timer(alarm_);
   }
 
   static inline Impl* live_ = nullptr;  ///< SimGrid's signals are global and cannot be left.
   Route route_;
   int route_source_ = -1, route_destination_ = -1;
-  kernel::timer::Timer* alarm_ = nullptr;
-  double alarm_time_ = 0;
+  double clock_ = 0;
+  double alarm_ = kNever;
+  kernel::timer::Timer* timer_ = nullptr;
+  double timer_time_ = kNever;
+  bool in_solver_ = false;          ///< SimGrid's loop is on the stack.
+  bool follows_ = false;            ///< In follow().
+  bool unsolved_ = false;           ///< SimGrid's flows or links have changed since its solver ran.
+  bool dirty_ = false;              ///< SimGrid has failed or canceled flows to clear away.
+  compat::Model* model_ = nullptr;  ///< Of the network, once a flow has started.
+  int solved_ = 0;                  ///< Flows in SimGrid.
+  /// By link: how often flows in SimGrid cross it, or ~ of the slot of a lone flow.
+  IdVector<LinkId, std::int32_t> users_;
+  IdVector<LinkId, std::int32_t> times_;  ///< Scratch of rate_alone().
+  EventQueue ends_of_lone_;               ///< Subject: a slot.
+  std::int64_t started_ = 0;              ///< Lone flows.
+  std::vector<std::int32_t> due_, moved_;
   std::vector<Slot> slots_;
   std::vector<std::int32_t> free_slots_;
   std::vector<s4u::CommPtr> retired_;
@@ -246,16 +522,10 @@ Network::Network(FlowPlatform platform, const FlowOptions& options, Listener& li
     : impl_(std::make_unique<Impl>(std::move(platform), options, listener)) {}
 Network::~Network() = default;
 
-double Network::now() const { return s4u::Engine::get_clock(); }
+double Network::now() const { return impl_->now(); }
 void Network::run() { impl_->run(); }
-/// SimGrid stops up to its timing precision early; each further call makes at least one step.
-void Network::run_until(double time) {
-  do {
-    impl_->engine_.run_until(time);
-  } while (now() < time);
-}
-/// SimGrid looks for failed activities after its solver moved the clock; this moves it by nothing.
-void Network::settle() { impl_->engine_.run_until(now()); }
+void Network::run_until(double time) { impl_->run_until(time); }
+void Network::settle() { impl_->settle(); }
 void Network::set_alarm(double time) { impl_->set_alarm(time); }
 void Network::clear_alarm() { impl_->clear_alarm(); }
 
@@ -277,17 +547,10 @@ std::int32_t Network::start(std::int32_t task, const Route& route, std::uint64_t
 }
 void Network::cancel(std::int32_t slot) { impl_->cancel(slot); }
 
-void Network::set_link(LinkId link, bool on) {
-  if (impl_->link_on_[link] != on) impl_->dead_links_ += on ? -1 : 1;
-  impl_->link_on_[link] = on;
-  s4u::Link* const known = impl_->used(link);
-  if (known != nullptr) on ? known->turn_on() : known->turn_off();
-}
+void Network::set_link(LinkId link, bool on) { impl_->set_link(link, on); }
 void Network::set_host(int host, bool on) { impl_->host_on_[host] = on; }
 void Network::set_bandwidth(LinkId link, double bandwidth) {
-  impl_->bandwidths_[link] = bandwidth;
-  s4u::Link* const known = impl_->used(link);
-  if (known != nullptr) known->set_bandwidth(bandwidth);
+  impl_->set_bandwidth(link, bandwidth);
 }
 bool Network::link_on(LinkId link) const { return impl_->link_on_[link]; }
 bool Network::host_on(int host) const { return impl_->host_on_[host]; }

@@ -106,5 +106,64 @@ RC_GTEST_PROP(MaxMin, EndsEqualTheProgressiveFillingReference, ()) {
   }
 }
 
+/// Chains of delays and flows, some on routes that take a link several times, some at the same
+/// instant; in part of them links change while flows run.
+std::vector<double> ends_of_chains(const std::vector<RandomFlow>& flows, bool changes,
+                                   FlowEngine& engine) {
+  std::vector<TaskId> tasks;
+  for (std::size_t i = 0; i < flows.size(); ++i) {
+    const RandomFlow& flow = flows[i];
+    const TaskId start = engine.add_delay(Seconds{flow.start});
+    if (i % 3 == 1) engine.add_dependency(tasks.back(), start);
+    if (i % 4 == 3) {
+      const int times = 1 + static_cast<int>(i) % 5;
+      std::vector<LinkId> links(as_size(times), up(flow.source));
+      links.push_back(down(flow.destination));
+      tasks.push_back(engine.add_flow(engine.add_route(links, kLatency), Bytes{flow.bytes}));
+    } else {
+      tasks.push_back(engine.add_flow(flow.source, flow.destination, Bytes{flow.bytes}));
+    }
+    engine.add_dependency(start, tasks.back());
+  }
+  if (changes) {
+    const RandomFlow& flow = flows.front();
+    engine.at(Seconds{0.35},
+              [&] { engine.set_link_bandwidth(up(flow.source), BytesPerSecond{3e9}); });
+    engine.at(Seconds{0.7}, [&] { engine.cancel({&tasks.back(), 1}); });
+    engine.at(Seconds{1.1}, [&] { engine.set_link(down(flow.destination), false); });
+    engine.run_until(Seconds{0.5});
+  }
+  engine.run();
+  std::vector<double> ends;
+  for (const TaskId task : tasks) {
+    ends.push_back(number(engine.state(task)));
+    ends.push_back(engine.state(task) < TaskState::done ? 0 : engine.end_time(task).value);
+  }
+  return ends;
+}
+
+RC_GTEST_PROP(LoneFlows, EndToTheBitWhenTheSolverSays, ()) {
+  const int hosts = *rc::gen::inRange(2, 9);
+  std::vector<BytesPerSecond> links;
+  for (int i = 0; i < 2 * hosts; ++i) links.push_back({*rc::gen::inRange(1, 20) * 1e9});
+  const int count = *rc::gen::inRange(1, 40);
+  std::vector<RandomFlow> flows;
+  for (int i = 0; i < count; ++i) {
+    const int source = *rc::gen::inRange(0, hosts);
+    const int destination = (source + *rc::gen::inRange(1, hosts)) % hosts;
+    flows.push_back(
+        {source, destination, *rc::gen::inRange(1, 300) * 1e6, *rc::gen::inRange(0, 12) * 0.1});
+  }
+  const bool changes = *rc::gen::arbitrary<bool>();
+  std::vector<double> ends[2];
+  for (const bool solve_all : {false, true}) {
+    ends[solve_all ? 1 : 0] =
+        simulate(star(links, [](int, int) { return kLatency; }),
+                 [&](FlowEngine& engine) { return ends_of_chains(flows, changes, engine); },
+                 {.solve_all = solve_all});
+  }
+  RC_ASSERT(ends[0] == ends[1]);
+}
+
 }  // namespace
 }  // namespace orrery::sim::maxmin_test
