@@ -1,6 +1,7 @@
 #include "models/lower/inner.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 #include <variant>
@@ -102,31 +103,39 @@ struct TensorParallel {
   std::vector<ir::CollectiveKind> kinds;
 };
 
+/// What turns the tensor from one layout over `shards` devices into the next.
+void add_kinds(int shards, Axis before, Axis after, std::vector<ir::CollectiveKind>& kinds) {
+  const auto over = [&](Axis axis) {
+    std::vector<int> owners;
+    for (int i = 0; i < shards; ++i) owners.push_back(i);
+    const Annotation annotation{{{owners, {{axis, shards}}}}, kDuplicate, {}};
+    return flatten(annotation, {shards});  // As many tokens as devices.
+  };
+  const auto steps = std::get<std::vector<GroupStep>>(resolve(over(before), over(after)));
+  for (const GroupStep& step : steps) kinds.push_back(collective_kind(step.kind));
+}
+
 /// Each tensor-parallel product leaves partial sums that the next one needs whole: an all-reduce,
 /// or with Megatron's sequence parallelism a reduce-scatter now and an all-gather before the next
 /// product. The further all-gather of the backward pass overlaps with its matrix products there and
 /// is left out [Korthikanti et al. 2022, 4.2.2].
-TensorParallel tensor_parallel(const ir::Group& group) {
-  TensorParallel out;
-  out.sets = tensor_groups(group);
-  const int shards = std::min(group.tensor_parallel, 2);  // More take the same kinds.
-  std::vector<int> owners;
-  for (int i = 0; i < shards; ++i) owners.push_back(out.sets.front()[i].value);
-  const auto add = [&](Axis before, Axis after) {
-    const auto over = [&](Axis axis) {
-      const Annotation annotation{{{owners, {{axis, shards}}}}, kDuplicate, {}};
-      return flatten(annotation, {shards});  // As many tokens as devices.
-    };
-    const auto steps = std::get<std::vector<GroupStep>>(resolve(over(before), over(after)));
-    for (const GroupStep& step : steps) out.kinds.push_back(collective_kind(step.kind));
-  };
-  if (group.sequence == ir::SequenceParallelism::megatron) {
-    add(kPartial, 0);
-    add(0, kDuplicate);
+std::vector<ir::CollectiveKind> tensor_kinds(int shards, bool megatron) {
+  std::vector<ir::CollectiveKind> kinds;
+  if (megatron) {
+    add_kinds(shards, kPartial, 0, kinds);
+    add_kinds(shards, 0, kDuplicate, kinds);
   } else {
-    add(kPartial, kDuplicate);
+    add_kinds(shards, kPartial, kDuplicate, kinds);
   }
-  return out;
+  return kinds;
+}
+
+TensorParallel tensor_parallel(const ir::Group& group) {
+  static const std::array<std::vector<ir::CollectiveKind>, 4> kKinds = {
+      tensor_kinds(1, false), tensor_kinds(1, true), tensor_kinds(2, false), tensor_kinds(2, true)};
+  const bool megatron = group.sequence == ir::SequenceParallelism::megatron;
+  // More shards than two take the same kinds.
+  return {tensor_groups(group), kKinds[(group.tensor_parallel > 1 ? 2 : 0) + (megatron ? 1 : 0)]};
 }
 
 std::vector<double> even_exchange(std::size_t members, Bytes of_member) {

@@ -84,6 +84,7 @@ class FoldedIteration::Impl {
       }
     }
     alone_ = rerouted_;
+    guess_slow_links();
     build();
   }
 
@@ -136,6 +137,54 @@ class FoldedIteration::Impl {
     }
   }
 
+  /// take(a, b) for devices of equal position in consecutive stages of a pipeline.
+  template <class Take>
+  void for_each_hop(int pipeline, Take&& take) const {
+    const std::vector<ir::Stage>& stages = plan_.pipelines[pipeline].stages;
+    for (std::size_t s = 0; s + 1 < stages.size(); ++s) {
+      const std::vector<DeviceId>& from = stages[s].segments.front().groups.front().devices;
+      const std::vector<DeviceId>& to = stages[s + 1].segments.front().groups.front().devices;
+      for (std::size_t i = 0; i < std::min(from.size(), to.size()); ++i) take(from[i], to[i]);
+    }
+  }
+  /// A pipeline with a slow link between its stages will be found unlike the others; told apart at
+  /// once, it need not be lowered again.
+  void guess_slow_links() {
+    if (factors_.empty()) return;
+    plain_colors_ = colors_;
+    for (std::size_t p = 0; p < colors_.size(); ++p) {
+      const int pipeline = static_cast<int>(p);
+      if (alone_.count(pipeline) > 0) continue;
+      for_each_hop(pipeline, [&](DeviceId a, DeviceId b) {
+        colors_[p] = mix(colors_[p], path_(a, b).bandwidth.value);
+      });
+    }
+    if (distinct(colors_) == distinct(plain_colors_)) {
+      colors_ = std::move(plain_colors_);
+      plain_colors_.clear();
+    }
+    guess_ = !plain_colors_.empty();
+  }
+  /// What tells them apart must be hops along which they send; else they may be alike.
+  bool slow_links_were_wrong(const models::LowerOptions& options) {
+    if (plain_colors_.empty()) return false;
+    const std::vector<Color> plain = std::exchange(plain_colors_, {});
+    std::vector<Color> apart;
+    for (std::size_t p = 0; p < colors_.size(); ++p) {
+      const int pipeline = static_cast<int>(p);
+      if (!options.built[p] || alone_.count(pipeline) > 0) continue;
+      Color color = plain[p];
+      for_each_hop(pipeline, [&](DeviceId a, DeviceId b) {
+        if (symmetry_->sends(pipeline, a, b)) color = mix(color, path_(a, b).bandwidth.value);
+      });
+      apart.push_back(color);
+    }
+    if (distinct(apart) == apart.size()) return false;
+    colors_ = plain;
+    guess_ = false;
+    return true;
+  }
+
   /// Lowers one pipeline of each color and refines the colors until each has its pipeline.
   void build() {
     for (;;) {
@@ -157,6 +206,7 @@ class FoldedIteration::Impl {
           Symmetry::Input{topology_, path_, factors_, *members_, program, partial_, mode_,
                           crossings_, slices_, rerouted_},
           colors_);
+      if (slow_links_were_wrong(options)) continue;
       if (!symmetry_->lonely.empty()) {
         if (set_apart(symmetry_->lonely)) continue;
         return whole();
@@ -220,7 +270,9 @@ class FoldedIteration::Impl {
   models::PathFunction path_;
   std::optional<Members> members_;
   std::vector<Color> colors_;  ///< By pipeline: one is built of each.
-  std::set<int> alone_;        ///< Pipelines with colors of their own.
+  /// Before guess_slow_links(), until what it supposes is confirmed; else empty.
+  std::vector<Color> plain_colors_;
+  std::set<int> alone_;  ///< Pipelines with colors of their own.
   /// Those that leave micro-batches to others or take them. No two of them are alike, and they are
   /// late: their flows meet what those of others miss.
   std::set<int> rerouted_;

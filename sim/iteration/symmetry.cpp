@@ -512,13 +512,11 @@ void Symmetry::place_on_links(Meetings meetings, const std::vector<Meeting>& kno
   }
   if (!all_meet_) {
     for (const auto& [link, a, b] : known) unite(find_place(link, a), find_place(link, b));
-    std::set<std::int32_t> steps;
-    for (const GlobalCollective& one : collectives_) steps.insert(one.step);
     for_each_local([&](const LocalClass&, int member, std::size_t, std::size_t flow) {
       if (in_.meeting.count(member) == 0) return;
       for (const LinkId link : links_of(flow)) {
-        for (const std::int32_t step : steps)
-          unite(find_place(link, 0), find_place(link, 1 + step));
+        const std::int32_t here = local_place_[link.index()];
+        for_each_step(link, [&](std::int32_t, std::int32_t place) { unite(here, place); });
       }
     });
     for (std::int32_t& at : places_) at = root(at);
@@ -611,6 +609,11 @@ void Symmetry::paint_rest() {
   for (std::size_t p = 0; p < pipeline_colors_.size(); ++p) {
     pipeline_colors_[p] = mix(mix(pipeline_colors_[p], own[p]), met[p]);
   }
+}
+
+bool Symmetry::sends(int pipeline, DeviceId source, DeviceId destination) const {
+  const auto& flows = classes_[class_of_[pipeline]].flows;
+  return std::binary_search(flows.begin(), flows.end(), std::pair(source, destination));
 }
 
 /// Those of the built pipeline speak for all: where the same flow of another one meets other links,

@@ -116,6 +116,9 @@ class Symmetry {
   /// Pipelines that must be built because they meet others in ways that have no classes.
   std::set<int> lonely;
 
+  /// Whether a built pipeline has a flow between these two of its devices.
+  bool sends(int pipeline, DeviceId source, DeviceId destination) const;
+
   /// Refines the colors until no class splits, and returns those of pipelines; or, once these have
   /// more than `most` colors, as far as it has come.
   const std::vector<Color>& refine(Meetings meetings, const std::vector<Meeting>& known,
