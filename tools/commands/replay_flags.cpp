@@ -182,8 +182,7 @@ Study study_of_flags(ReplaySettings args, Diagnostics& diagnostics) {
   Value& settings = study.settings;
   settings.append("cluster", text_value(cluster, "--cluster"));
   settings.append("model", text_value(model, "--model"));
-  settings.append("job",
-                  config::to_value(experiments::make_job(args.job, nullptr, diagnostics)));
+  settings.append("job", config::to_value(experiments::make_job(args.job, nullptr, diagnostics)));
   if (args.job.profile) settings.append("profile", text_value(*args.job.profile, "--profile"));
   if (args.job.scale_profile) {
     settings.append("scale_profile", text_value(*args.job.scale_profile, "--scale-profile"));
