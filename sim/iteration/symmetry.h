@@ -192,6 +192,11 @@ class Symmetry {
   void find_patterns(LocalClass& one);
   void add_paths(std::span<const DeviceId> group, ir::CollectiveKind kind, LocalClass& one);
   void check_shared_paths(std::span<const DeviceId> group, const LocalClass& one);
+  /// What a flow of a collective carries.
+  struct Load {
+    Bytes bytes;
+    Seconds tail;  ///< Latencies after the bytes.
+  };
   void add_local_flows();
   void add_collectives();
   void leave_out_wide_links();
@@ -253,12 +258,7 @@ class Symmetry {
   std::vector<Color> local_fixed_;  ///< By pipeline: latencies of its flows and paths.
   std::vector<GlobalCollective> collectives_;
   std::vector<Color> collective_fixed_;
-  /// What a flow of a collective carries; those of repeated collectives share one.
-  struct Load {
-    Bytes bytes;
-    Seconds tail;  ///< Latencies after the bytes.
-  };
-  std::vector<Load> loads_;
+  std::vector<Load> loads_;             ///< Those of repeated collectives share one.
   std::vector<std::uint32_t> load_of_;  ///< By global flow.
 
   // A place is a link for the families that meet there.
