@@ -39,10 +39,10 @@ bool made_for(const std::string& cluster_hash, const Cluster& cluster);
 ///   sequence lengths that cannot be split;
 /// - a group across vendors that talk through host memory;
 /// - expert-parallel degrees that do not divide experts and groups;
-/// - virtual stages that do not match the schedule; where it feeds micro-batches from both ends,
-/// odd
-///   numbers of stages or micro-batches, fewer than two of these for each stage, reroutes, and
-///   several rounds of gradient synchronization;
+/// - virtual stages that do not match the schedule;
+/// - under a schedule that feeds micro-batches from both ends: odd numbers of stages or
+///   micro-batches, fewer than two of these for each stage, a stage that holds a block twice,
+///   reroutes, and several rounds of gradient synchronization;
 /// - replicas of a block with different ZeRO settings;
 /// - optimizer states in host memory where the job does not allow it, or the cluster file does not
 ///   say how devices reach it;
