@@ -28,9 +28,11 @@ def pipeline(replica, replicas, micro_batches):
             place = chunk * STAGES + stage
             before = sum(counts[:place])
             last = before + counts[place] + (1 if place + 1 == len(counts) else 0)
+            # Most passes that wait for their backward pass are of the first chunk.
+            recompute = "full" if chunk == 0 else "none"
             segments.append(orrery.Segment(first_block=0 if place == 0 else before + 1,
                                            last_block=last, virtual_stage=chunk, groups=[group],
-                                           recompute="none", zero=orrery.Zero(stage=1)))
+                                           recompute=recompute, zero=orrery.Zero(stage=1)))
         stages.append(orrery.Stage(segments=segments))
     return orrery.Pipeline(micro_batches=micro_batches, micro_batch_size=1, stages=stages)
 

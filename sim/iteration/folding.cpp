@@ -23,6 +23,9 @@ constexpr int kMostGuesses = 8;
 /// by so much of an iteration, doubled with each guess: what one guess finds moves flows a little.
 constexpr double kNear = 0.0004;
 
+/// One class more in so many pipelines is less work than another run.
+constexpr std::size_t kPipelinesAClass = 16;
+
 Color alone(int pipeline) { return mix(0xa10e, pipeline); }
 
 std::string pack(const std::vector<Symmetry::Meeting>& meetings) {
@@ -216,9 +219,25 @@ class FoldedIteration::Impl {
             symmetry_->refine(Symmetry::Meetings::all, {}, known.size());
         guess_ = distinct(refined) > known.size();
       }
+      if (guess_ && expect_meetings(known.size())) continue;
       if (refold()) return;
       if (!symmetry_->lonely.empty() && !set_apart(symmetry_->lonely)) return whole();
     }
+  }
+
+  /// What will be found anyway is held to meet from the first guess on, if few classes follow: that
+  /// saves a run. Whether others must be built.
+  bool expect_meetings(std::size_t built) {
+    if (std::exchange(expected_, true)) return false;
+    std::vector<Symmetry::Meeting> likely = symmetry_->likely_meetings();
+    if (likely.empty()) return false;
+    const std::size_t most = built + colors_.size() / kPipelinesAClass;
+    std::vector<Color> refined = symmetry_->refine(Symmetry::Meetings::found, likely, most);
+    const std::size_t classes = distinct(refined);
+    if (classes > most) return false;
+    meetings_ = std::move(likely);
+    if (classes > built) colors_ = std::move(refined);
+    return classes > built;
   }
 
   /// Folds the program by the classes that are known now; false: they need other pipelines built.
@@ -280,6 +299,7 @@ class FoldedIteration::Impl {
   std::unique_ptr<Symmetry> symmetry_;
   std::vector<Symmetry::Meeting> meetings_;
   int guesses_ = 0;
+  bool expected_ = false;  ///< expect_meetings() was asked.
 };
 
 FoldedIteration::FoldedIteration(const ir::Plan& plan, const models::Cluster& cluster,

@@ -397,7 +397,8 @@ void Symmetry::leave_out_wide_links() {
     return topology_.links()[link].bandwidth.value /
            (slow == in_.factors.end() ? 1.0 : slow->second);
   };
-  std::map<LinkId, std::set<LinkId>> below;  // Of links of the fabric: what limits their flows.
+  // Of links of the fabric: what limits their flows, repeated.
+  std::vector<std::vector<LinkId>> below(topology_.links().size());
   const auto limit = [&](std::size_t flow) {
     for (const LinkId link : links_of(flow)) {
       if (!topology_.is_fabric(link)) continue;
@@ -406,7 +407,9 @@ void Symmetry::leave_out_wide_links() {
         if (topology_.is_fabric(other)) continue;
         if (!narrowest.valid() || bandwidth(other) < bandwidth(narrowest)) narrowest = other;
       }
-      below[link].insert(narrowest.valid() ? narrowest : link);
+      if (!narrowest.valid()) narrowest = link;
+      std::vector<LinkId>& known = below[link.index()];
+      if (known.empty() || known.back() != narrowest) known.push_back(narrowest);
     }
   };
   for (std::size_t flow = 0; flow < local_flows_; ++flow) limit(flow);
@@ -414,20 +417,23 @@ void Symmetry::leave_out_wide_links() {
     if (one.repeats) continue;
     for (std::size_t f = one.first_flow; f < one.end_flow; ++f) limit(local_flows_ + f);
   }
-  std::set<LinkId> wide;
-  for (const auto& [link, limits] : below) {
+  std::vector<bool> wide(below.size());
+  for (const LinkId link : topology_.links().ids()) {
+    std::vector<LinkId>& limits = below[link.index()];
+    std::sort(limits.begin(), limits.end());
+    limits.erase(std::unique(limits.begin(), limits.end()), limits.end());
     double sum = 0;
     for (const LinkId limit : limits) sum += bandwidth(limit);
-    if (sum < (1 - kRounding) * bandwidth(link)) wide.insert(link);
+    wide[link.index()] = !limits.empty() && sum < (1 - kRounding) * bandwidth(link);
   }
-  if (wide.empty()) return;
+  if (std::find(wide.begin(), wide.end(), true) == wide.end()) return;
   std::size_t to = 0, from = 0;
   for (std::size_t flow = 0; flow + 1 < route_begin_.size(); ++flow) {
     const std::size_t end = route_begin_[flow + 1];
     route_begin_[flow] = static_cast<std::uint32_t>(to);
     for (; from < end; ++from) {
       const LinkId link = crossed_[from];
-      if (!topology_.is_fabric(link) || wide.count(link) == 0) crossed_[to++] = link;
+      if (!wide[link.index()]) crossed_[to++] = link;
     }
   }
   route_begin_.back() = static_cast<std::uint32_t>(to);
@@ -760,6 +766,54 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
     }
   }
   return out;
+}
+
+Symmetry::StepsBeside Symmetry::steps_beside_sends() const {
+  StepsBeside beside;
+  const ir::Program& program = in_.program;
+  std::unordered_map<std::int32_t, std::int32_t> step_after;  // By pass.
+  for (const ir::Op& op : program.ops) {
+    if (op.kind != ir::OpKind::collective || op.stream != ir::Stream::collective) continue;
+    if (in_.partial.steps[op.match] < 0) continue;
+    const OpId id{static_cast<std::int32_t>(&op - program.ops.data())};
+    for (const OpId before : program.dependencies_of(id)) {
+      if (ir::is_pass(program.op(before).kind)) {
+        step_after[before.value] = in_.partial.steps[op.match];
+      }
+    }
+  }
+  if (step_after.empty()) return beside;
+  for (const ir::Op& op : program.ops) {
+    if (op.kind != ir::OpKind::send) continue;
+    const OpId id{static_cast<std::int32_t>(&op - program.ops.data())};
+    for (const OpId before : program.dependencies_of(id)) {
+      const auto step = step_after.find(before.value);
+      if (step == step_after.end()) continue;
+      for (const ir::Transfer& transfer : program.transfers_of(op)) {
+        beside[{transfer.source, transfer.destination}].insert(step->second);
+      }
+    }
+  }
+  return beside;
+}
+
+std::vector<Symmetry::Meeting> Symmetry::likely_meetings() const {
+  const StepsBeside beside = steps_beside_sends();
+  std::vector<Meeting> likely;
+  if (beside.empty()) return likely;
+  std::vector<bool> known(link_steps_.size());
+  for_each_local([&](const LocalClass& one, int, std::size_t j, std::size_t flow) {
+    const auto own = beside.find(one.flows[j]);
+    if (own == beside.end()) return;
+    for (const LinkId link : links_of(flow)) {
+      for (std::uint32_t i = link_begin_[link.index()]; i < link_begin_[link.index() + 1]; ++i) {
+        if (known[i] || own->second.count(link_steps_[i]) == 0) continue;
+        known[i] = true;
+        likely.push_back({link, 0, 1 + link_steps_[i]});
+      }
+    }
+  });
+  return likely;
 }
 
 std::vector<Symmetry::Meeting> Symmetry::find_meetings(const std::vector<FlowInterval>& flows,

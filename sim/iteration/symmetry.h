@@ -4,6 +4,7 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -128,6 +129,10 @@ class Symmetry {
   /// class: it is lonely then. `crossings`: with Folding::crossings.
   std::unique_ptr<Folding> fold(bool crossings);
 
+  /// What a pass sends to another stage, with the steps that wait for the same pass: both start
+  /// when it ends, as gradients do that overlap with the backward pass.
+  std::vector<Meeting> likely_meetings() const;
+
   /// What these flows met on links beyond what refine() was told; if anything, together with the
   /// steps that flows inside pipelines missed by less than `nearness` times the run's duration.
   std::vector<Meeting> find_meetings(const std::vector<FlowInterval>& flows, double nearness);
@@ -214,6 +219,9 @@ class Symmetry {
   void paint_fixed();
   void paint_links();
   void paint_rest();
+  /// By the devices that a pass sends from and to: steps that wait for the same pass.
+  using StepsBeside = std::map<std::pair<DeviceId, DeviceId>, std::set<std::int32_t>>;
+  StepsBeside steps_beside_sends() const;
   void find_doubles(const std::vector<int>& uses);
   void add_meetings(const std::vector<FlowInterval>& flows, Seconds apart,
                     std::vector<Meeting>& found);
