@@ -47,6 +47,33 @@ double own_tokens(const KernelDegrees& at) {
   return tokens_of(at) / (at.sequence_parallel ? at.tensor_parallel : 1);
 }
 
+/// Bytes that kernels between products move for each element of what they see.
+struct Traffic {
+  struct Pass {
+    double norm;        ///< With the residual sum before it: 6.
+    double activation;  ///< For each element of the feed-forward's width.
+    double rotation;    ///< For each element of the queries; keys are counted in.
+    int kernels;
+  };
+  Pass forward, backward;
+};
+
+/// Fused: norms read and write once forward, and twice backward with the gradients of their
+/// weights; activations read the products' outputs and write one. Op by op: a norm in fp32 is a
+/// cast, a square, a mean, two products and a cast; a rotation in fp32 two casts around a product;
+/// SwiGLU two kernels forward and three backward; keys and values of fewer heads are copied for
+/// each head of the queries. [Zhang, Sennrich 2019 and Su et al. 2021 as PyTorch's nn.RMSNorm and
+/// Llama's reference code compute them]
+Traffic traffic(const KernelLayer& layer, bool fused) {
+  const int wide = layer.gated ? 2 : 1;
+  if (fused) return {{4 + 6, 2.0 * (wide + 1), 8, 6}, {8 + 6, 2.0 * (2 * wide + 1), 8, 8}};
+  const bool shared = layer.kv_heads < layer.heads;
+  const double keys = layer.heads > 0 ? static_cast<double>(layer.kv_heads) / layer.heads : 0;
+  const double rotation = 20 * (1 + keys) + (shared ? 4 * (1 + keys) : 0);
+  return {{36 + 6, layer.gated ? 10.0 : 4.0, rotation, 26},
+          {76 + 6, layer.gated ? 18.0 : 6.0, rotation, 40}};
+}
+
 }  // namespace
 
 std::vector<std::pair<KernelSplit, const char*>> enum_names(KernelSplit) {
@@ -207,16 +234,16 @@ KernelTimes Kernels::layer(const KernelLayer& layer, const KernelDegrees& at) co
     const double routed = rows * local * hidden / tp * model_.routing;
     total += {streaming(8 * routed), streaming(12 * routed), {}, {}};
   }
-  // Norms see the whole width of their part of the sequence: 4 bytes an element forward, 8 backward
-  // with the gradients of their weights; residual sums 6 and 6. Activations, rotations, scans.
+  const Traffic between = traffic(layer, at.fused);
   const double whole = own_tokens(at) * hidden;
   const double query = tokens * layer.heads * layer.query_width / tp;
   const double scan = tokens * layer.scan / tp;
-  const double forward =
-      layer.norms * (4 + 6) * whole + 2 * (wide + 1) * part + 8 * query + 12 * scan;
-  const double backward =
-      layer.norms * (8 + 6) * whole + 2 * (2 * wide + 1) * part + 8 * query + 30 * scan;
-  total += {streaming(forward) + 6 * model_.gap, streaming(backward) + 8 * model_.gap, {}, {}};
+  const auto pass = [&](const Traffic::Pass& of, double scanned) {
+    return streaming(layer.norms * of.norm * whole + of.activation * part + of.rotation * query +
+                     scanned * scan) +
+           of.kernels * model_.gap;
+  };
+  total += {pass(between.forward, 12), pass(between.backward, 30), {}, {}};
   return total;
 }
 

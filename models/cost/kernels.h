@@ -62,6 +62,9 @@ struct KernelDegrees {
   bool causal = true;
   bool sequence_parallel = true;  ///< Kernels between products see a part of the sequence each.
   bool accumulates = true;        ///< Gradients are added to a sum in fp32.
+  /// Kernels between products are fused, by hand or by a compiler; else each op of them is a kernel
+  /// that reads its inputs and writes its output, as PyTorch runs them.
+  bool fused = true;
 };
 
 struct KernelTimes {

@@ -222,7 +222,7 @@ void bind_judgment(py::module_& m) {
                 expert_ffn, load, window, unfused, norms, scan);
   ORRERY_RECORD(m, models::KernelDegrees, "How a block is divided, and in which numbers.", sequence,
                 samples, tensor_parallel, context_parallel, expert_parallel, products, causal,
-                sequence_parallel, accumulates);
+                sequence_parallel, accumulates, fused);
   ORRERY_RECORD(m, models::KernelTimes, "Seconds of the passes of a block.", forward, backward,
                 backward_weight, attention);
   ORRERY_RECORD(m, models::SegmentMemory, "Memory per device of a segment's group, in bytes.",

@@ -63,7 +63,8 @@ OVERVIEW = """\
 
 *Predicted over measured step time of every measured row that no parameter was fitted on (of fitting
 rows the prediction with the row left out, hollow), against the number of GPUs; the band is 5 %,
-and what is beyond the scale stands at its edge. Drawn by `experiments/validation/plot.py`. MLPerf is
+what is beyond the scale stands at its edge, and crosses are the best other simulator on Sailor's
+rows, the only ones of which others' predictions are known one by one. Drawn by `experiments/validation/plot.py`. MLPerf is
 a trademark of MLCommons; figures derived from its logs are not verified by MLCommons.*
 
 What was aimed at and what was reached, over scored rows; what a miss owes to:

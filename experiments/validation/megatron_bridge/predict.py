@@ -15,6 +15,9 @@ from today import rows, study  # noqa: E402
 from today.models import STAND_INS, model, packed  # noqa: E402
 
 DGXC = Path(__file__).with_name("parameters_of_dgxc.csv")
+# Rows whose printed layout is neither that of the release's recipe nor that of the same job in the
+# release's other table. [NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs/llama]
+RECIPES = Path(__file__).with_name("layouts_of_recipes.csv")
 DOCUMENT = 512  # tokens of an example that fine-tuning packs with others (assumed)
 # Releases before and after the kernels of experts were rewritten, by what their notes say.
 BEFORE, AFTER = ("25.09", "25.11", "26.02", "26.04"), ("26.06", "26.08")
@@ -31,11 +34,19 @@ def model_of(name):
     return replace(known, predicted=1, layouts=LAYOUTS) if name == "deepseek_v3" else known
 
 
-def read_row(row, found):
+def read_recipes(problems):
+    """Fields of runs by id."""
+    return {row.text("id"): {field: row.count(column) for field, column in rows.COUNTS.items()
+                             if column in row.table.header}
+            for row in tables.Table(RECIPES, ["id"], problems)}
+
+
+def read_row(row, found, recipes):
     name, task = row.text("model"), row.text("task")
     known = model_of(name)
     run = rows.run_of(row, set=set_of(name, known), frozen=task == "lora",
                       model=known if task == "pretrain" else packed(known, DOCUMENT),
+                      **recipes.get(row.text("id"), {}),
                       generation=row.text("container"),
                       whole_experts=known.shape.experts > 0)
     run.ends_count = rows.ends_as_layers(run)
@@ -62,8 +73,9 @@ def read(folder, problems):
     """All rows. Fitted on: every second measured row of models whose description is known, in the
     order of the table."""
     found = study.read_parameters(DGXC, problems)
+    recipes = read_recipes(problems)
     runs = rows.read(f"{folder}/performance_summary.csv", ["model", "gpu"], problems,
-                     lambda row: read_row(row, found))
+                     lambda row: read_row(row, found, recipes))
     measured = [run for run in runs if run.measured is not None and run.set != "stand-ins"]
     for run in measured[::2]:
         run.fitted = True

@@ -58,11 +58,11 @@ def looks_of(rows):
             for place, name in enumerate(sets)}
 
 
-def legend(axes, looks):
+def legend(axes, looks, columns=5):
     axes.legend(handles=[plt.Line2D([], [], color=color, marker=marker, linestyle="none",
                                     markersize=3.6, label=name)
                          for name, (color, marker) in looks.items()],
-                loc="upper center", bbox_to_anchor=(0.5, 1.3), ncols=min(5, len(looks)),
+                loc="upper center", bbox_to_anchor=(0.5, 1.3), ncols=min(columns, len(looks)),
                 handletextpad=0.1, columnspacing=1.0)
 
 

@@ -44,6 +44,8 @@ class Run:
     whole_experts: bool = False  # spread over tensor-parallel ranks too, not cut into tp parts
     precision: str = "bf16"  # of products: bf16, fp8, fp4
     recompute: str = "none"  # of whole layers, "selective" or "full"
+    per_op: bool = False  # selective recomputation as PyTorch's policy by op (Prices.by_op)
+    fused: bool = True  # kernels between products; False: PyTorch without a compiler
     sharded: str = "optimizer"  # over replicas: "none", "optimizer" (ZeRO-1), "all" (ZeRO-3, FSDP)
     sequence_parallel: bool = True  # where tensor parallel
     ends_count: bool = False  # embedding and head count as a layer each where layers are divided

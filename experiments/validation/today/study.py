@@ -70,10 +70,10 @@ def taken_from(found, *labels):
 def key_of(run, parameters):
     """Runs that are simulated alike: their names and measurements do not matter."""
     return (repr(run.model.shape.to_dict()), run.gpu, run.gpus, run.sequence, run.global_batch,
-            run.micro_batch, run.tp, run.pp, run.virtual_stages, run.cp, run.ep, run.whole_experts, run.model.predicted,
-            run.precision,
-            run.recompute, run.sharded, run.sequence_parallel, run.ends_count, run.weight_bytes,
-            run.gradient_bytes, run.frozen, tuple(sorted(parameters.items())))
+            run.micro_batch, run.tp, run.pp, run.virtual_stages, run.cp, run.ep, run.whole_experts,
+            run.model.predicted, run.precision, run.recompute, run.per_op, run.fused, run.sharded,
+            run.sequence_parallel, run.ends_count, run.weight_bytes, run.gradient_bytes, run.frozen,
+            tuple(sorted(parameters.items())))
 
 
 class Answers:

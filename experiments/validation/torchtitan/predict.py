@@ -25,7 +25,8 @@ def read_row(row, found):
                       virtual_stages=2 if interleaved else 1,
                       precision="bf16" if row.text("float8") == "no" else "fp8", sharded="all",
                       recompute="full" if recompute == "full" else "selective",
-                      generation="compiled" if row.text("compile") == "yes" else "eager")
+                      per_op=recompute.startswith("selective"),
+                      fused=row.text("compile") == "yes")
     run.ends_count = run.model.shape.layers % run.chunks != 0
     run.parameters = study.taken_from(found, "H100")
     if row.text("async_tp") == "no":

@@ -144,6 +144,38 @@ TEST(Layer, KernelsBoundByMemoryMoveWhatIsCounted) {
   EXPECT_DOUBLE_EQ(moving().embedding(4096, at).forward.value, 4.0 * 1024 * 4096 / 1e12);
 }
 
+TEST(Layer, OpByOpNormsMoveWhatEachOpReadsAndWrites) {
+  // Forward: cast 2 + 4, square 4 + 4, mean 4, product 4 + 4, cast 4 + 2, weight 2 + 2 bytes, and
+  // the residual sum's 6; backward: the weight's 12, casts' 6 + 6, the product's 24, the square's
+  // 16, the sum of both gradients 12.
+  const KernelLayer layer{.hidden = 4096, .projections = {}, .gated = false, .norms = 1};
+  const KernelDegrees at{.sequence = 1024, .fused = false};
+  EXPECT_DOUBLE_EQ(moving().layer(layer, at).forward.value, (36.0 + 6) * 1024 * 4096 / 1e12);
+  EXPECT_DOUBLE_EQ(moving().layer(layer, at).backward.value, (76.0 + 6) * 1024 * 4096 / 1e12);
+}
+
+TEST(Layer, OpByOpTakesLongerInEachPart) {
+  const KernelDegrees fused{.sequence = 1024};
+  KernelDegrees eager = fused;
+  eager.fused = false;
+  const auto more = [&](const KernelLayer& layer) {
+    const KernelTimes a = moving().layer(layer, fused), b = moving().layer(layer, eager);
+    return std::pair{1e12 * (b.forward - a.forward).value / 1024,
+                     1e12 * (b.backward - a.backward).value / 1024};
+  };
+  const KernelLayer feed{.hidden = 512, .projections = {}, .ffn = 1024, .gated = true, .norms = 0};
+  EXPECT_NEAR(more(feed).first, (10 - 6) * 1024.0, 1e-6);
+  EXPECT_NEAR(more(feed).second, (18 - 10) * 1024.0, 1e-6);
+  const KernelLayer attention{.hidden = 512,
+                              .heads = 8,
+                              .projections = {},
+                              .query_width = 64,
+                              .value_width = 64,
+                              .kv_heads = 2,
+                              .norms = 0};
+  EXPECT_NEAR(more(attention).first, (20 * 1.25 + 4 * 1.25 - 8) * 512, 1e-6);
+}
+
 TEST(Optimizer, MovesStatesAndReadsGradientsTwice) {
   const StateBytes bytes{.weight = 2, .gradient = 4, .master = 4, .moments = 8};
   EXPECT_DOUBLE_EQ(moving().optimizer(1e9, bytes).value, (2 * 4 + 2 * 8 + 2 * 4 + 2) * 1e9 / 1e12);

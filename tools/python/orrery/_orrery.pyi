@@ -554,10 +554,12 @@ class KernelDegrees(Record):
     causal: bool
     sequence_parallel: bool
     accumulates: bool
+    fused: bool
     def __init__(self, *, sequence: int = ..., samples: int = ..., tensor_parallel: int = ...,
                  context_parallel: int = ..., expert_parallel: int = ..., products: Literal["fp32",
                  "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"] = ..., causal: bool = ...,
-                 sequence_parallel: bool = ..., accumulates: bool = ...) -> None: ...
+                 sequence_parallel: bool = ..., accumulates: bool = ...,
+                 fused: bool = ...) -> None: ...
 
 class KernelLayer(Record):
     """What the kernels of a layer compute."""
