@@ -30,6 +30,7 @@
 #include "experiments/study/files.h"
 #include "experiments/study/json.h"
 #include "experiments/study/run_tasks.h"
+#include "experiments/study/stale_temporaries.h"
 #include "models/base/file.h"
 #include "models/base/hash.h"
 #include "models/base/subprocess.h"
@@ -281,6 +282,14 @@ void check_plan(const TwinManifest& manifest, const LoadedRun& loaded, TwinRun& 
   const auto ranks = static_cast<std::int64_t>(lowered.program.ranks.size());
   if (run.kill.rank >= ranks)
     run.skipped = fmt::format("kill: rank {} of {}", run.kill.rank, ranks);
+}
+
+/// Of calls that were killed, in all folders of results.
+void remove_stale_temporaries(const std::string& results) {
+  std::error_code error;
+  for (const auto& entry : fs::recursive_directory_iterator(results, error)) {
+    if (is_stale_temporary(entry.path())) fs::remove(entry.path(), error);
+  }
 }
 
 /// Has the planners make their plans below results/plans, unless they lie there; without `make` by
@@ -636,6 +645,7 @@ TwinSummary twin(const TwinSettings& settings, const Call& call) {
   PreparedTwin prepared = prepare(settings);
   if (settings.dry_run) return look(prepared, call);
   make_folders(prepared.place.results);
+  remove_stale_temporaries(prepared.place.results);
   const Cancellation::Listener listener(call.cancellation, {SIGINT, SIGTERM});
   const auto check = [&] {
     if (!call.cancellation.requested()) return;

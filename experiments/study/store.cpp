@@ -2,20 +2,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
 #include "experiments/study/files.h"
+#include "experiments/study/stale_temporaries.h"
 #include "experiments/study/summary.h"
 #include "experiments/study/worker.h"
 
@@ -45,35 +43,8 @@ bool is_locked(const fs::path& folder) {
   return locked;
 }
 
-/// The process that `text` numbers is gone, or is this one: then it was another one of this number.
-bool is_gone(std::string_view text) {
-  pid_t pid = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, pid);
-  if (parsed.ec != std::errc{} || parsed.ptr != end || pid <= 0) return false;
-  return pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH);
-}
-
-/// Nobody has written it for a minute.
-bool is_old(const fs::path& path) {
-  std::error_code error;
-  const auto written = fs::last_write_time(path, error);
-  return !error && fs::file_time_type::clock::now() - written > std::chrono::minutes(1);
-}
-
 /// Of hosts that work with this one: "<call>.timings".
 constexpr std::string_view kTimings = ".timings";
-
-/// A temporary file of write_file_atomically(), "<name>.tmp.<pid>.<n>", that was left behind: its
-/// process is gone, here or on the host that it was on.
-bool is_stale_temporary(const fs::path& path) {
-  constexpr std::string_view kMark = ".tmp.";
-  const std::string name = path.filename().string();
-  const std::size_t mark = name.rfind(kMark);
-  if (mark == std::string::npos) return false;
-  const std::string_view pid = std::string_view(name).substr(mark + kMark.size());
-  return is_gone(pid.substr(0, pid.find('.'))) && is_old(path);
-}
 
 /// The files of Store::hand_over().
 std::vector<std::string> handed_over(const std::string& folder) {

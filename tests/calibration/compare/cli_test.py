@@ -420,8 +420,16 @@ class Twin(Case):
         dry = self.twin(manifest, "--dry-run")
         self.assertNotIn("to run", dry)
         self.assertRegex(dry, r"same .* skipped: the plan of again")
+        # What a killed call was writing an hour ago goes; what a call writes now stays.
+        left = self.folder / "out" / "runs" / "first" / "timeline.csv.tmp.99999999.0"
+        new = self.folder / "out" / "plans" / "again.yaml.tmp.99999999.0"
+        for path in (left, new):
+            path.write_text("half")
+        os.utime(left, (time.time() - 3600,) * 2)
         self.twin(manifest)
         self.assertEqual(before, {path: path.stat().st_mtime_ns for path in before})
+        self.assertFalse(left.exists())
+        self.assertTrue(new.exists())
 
     def test_a_planner_without_a_plan_is_skipped_with_the_reason(self):
         manifest = self.manifest(planner="fsdp")
