@@ -126,7 +126,7 @@ std::optional<Inbox::Wanted> Inbox::take(const Key& key) {
 }
 
 bool Inbox::Arrival::grow(std::size_t bytes) {
-  constexpr std::size_t kFirst = std::size_t{4} << 20;
+  constexpr std::size_t kFirst = std::size_t{256} << 10;
   if (data.size() == bytes) return false;
   own.resize(std::min(bytes, std::max(kFirst, 2 * own.size())));
   data = own;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "models/base/text.h"
@@ -123,6 +124,11 @@ class CommandLine {
     Flags settings;
     Flags view;
     bool json = false;
+    bool described = false;
+
+    /// Flags are added when the command is met: describing all of them takes longer than anything
+    /// else here.
+    void describe();
   };
 
   /// What is wrong with the first word, if it is no command: CLI11 would name the flags behind it.
@@ -131,7 +137,7 @@ class CommandLine {
   const CLI::App* chosen() const;
   std::string help() const;
   /// A script for bash that completes commands, flags, and names of the library.
-  std::string completion() const;
+  std::string completion();
   Reply refuse(std::string what) const;
 
   CLI::App app_{"Orrery simulates heterogeneous GPU clusters that train large models.", "orrery"};
@@ -175,13 +181,18 @@ CommandLine::CommandLine(std::span<const Command* const> commands,
     }
     CLI::App* app = add(*above, name.c_str(), command->summary);
     Entry& entry = entries_.emplace_back(Entry{command, app, {}, {}});
-    entry.settings.add(command->describe, *app);
-    if (command->describe_view != nullptr) entry.view.add(command->describe_view, *app);
-    if (command->describe_result != nullptr) {
-      app->add_flag("--json", entry.json, "print one JSON document instead of tables");
-    }
+    app->preparse_callback([&entry](std::size_t) { entry.describe(); });
     const std::string notes = command->notes;
     app->footer((notes.empty() ? "" : notes + "\n\n") + example(command->example));
+  }
+}
+
+void CommandLine::Entry::describe() {
+  if (std::exchange(described, true)) return;
+  settings.add(command->describe, *app);
+  if (command->describe_view != nullptr) view.add(command->describe_view, *app);
+  if (command->describe_result != nullptr) {
+    app->add_flag("--json", json, "print one JSON document instead of tables");
   }
 }
 
@@ -211,7 +222,7 @@ std::string CommandLine::help() const {
   return text;
 }
 
-std::string CommandLine::completion() const {
+std::string CommandLine::completion() {
   // What the values of a flag are names of: `orrery list` knows them.
   static constexpr const char* kLists =
       "    -c|--cluster) list=clusters ;;\n    -m|--model) list=models ;;\n"
@@ -227,7 +238,8 @@ std::string CommandLine::completion() const {
     for (const CLI::App* second : first->get_subcommands({})) add(below, second->get_name());
     if (!below.empty()) cases += fmt::format("    {}) words='{}' ;;\n", first->get_name(), below);
   }
-  for (const Entry& entry : entries_) {
+  for (Entry& entry : entries_) {
+    entry.describe();
     std::string flags;
     for (const CLI::Option* option : entry.app->get_options()) {
       for (const std::string& name : option->get_lnames()) add(flags, "--" + name);
