@@ -166,7 +166,7 @@ void command_line(Input input) {
   }
   std::vector<const char*> arguments;
   for (const std::string& word : words) arguments.push_back(word.c_str());
-  // To describe all commands takes much longer than to read a line: those that it may mean are
+  // To make all commands takes much longer than to read a line: those that it may mean are
   // enough, and now and then it is all of them.
   std::vector<const tools::Command*> known;
   const bool all = input.size() % 64 == 0;

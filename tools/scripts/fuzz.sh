@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Throws random inputs at everything that reads bytes from outside (tests/fuzz/targets.h).
 #
-#   tools/scripts/fuzz.sh [--minutes M | --runs N] [--keep FOLDER] [TARGET...]
+#   tools/scripts/fuzz.sh [--minutes M | --runs N] [--length BYTES] [--keep FOLDER] [TARGET...]
 #
 # Builds the readers with clang, libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer into
 # build/fuzz (tests/fuzz/build.py; the rest comes from the release build) and runs each TARGET
-# (default: all) for M minutes (default: 1) or N executions, from the corpus of the tree and from
-# what earlier runs found. FOLDER (default: build/fuzz/kept) has that and sessions.csv, to which each
-# run of a target adds a row, so that many short runs add up. An input is a finding when it crashes,
-# takes more than 10 s of a core, or more than 2 GiB. Prints the sums of all sessions by target; exit code 1 if
-# there was a finding, which lies in FOLDER/findings: put it into tests/fuzz/corpus/TARGET with its
-# fix.
+# (default: all) for M minutes (default: 1) or N executions on inputs of at most BYTES (default:
+# 16384), from the corpus of the tree and from what earlier runs found. FOLDER (default:
+# build/fuzz/kept) has that and sessions.csv, to which each run of a target adds a row, so that many
+# short runs add up. An input is a finding when it crashes, takes more than 10 s of a core, or more
+# than 2 GiB. Prints the sums of all sessions by target; exit code 1 if there was a finding, which
+# lies in FOLDER/findings: put it into tests/fuzz/corpus/TARGET with its fix.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.." && pwd)
 cd -- "$root"
@@ -20,6 +20,7 @@ usage() {
 }
 
 limit=(-max_total_time=60)
+length=16384
 kept=build/fuzz/kept
 targets=()
 while (($# > 0)); do
@@ -30,6 +31,10 @@ while (($# > 0)); do
       ;;
     --runs)
       limit=("-runs=${2:?--runs needs a number}")
+      shift
+      ;;
+    --length)
+      length=${2:?--length needs a number}
       shift
       ;;
     --keep)
@@ -81,9 +86,9 @@ for target in "${targets[@]}"; do
   begin=$SECONDS
   ORRERY_FUZZ_TARGET=$target UBSAN_OPTIONS=print_stacktrace=1 ASAN_OPTIONS=$asan \
     "$program" "$kept/corpus/$target" "tests/fuzz/corpus/$target" "${limit[@]}" -entropic=0 \
-    -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=2048 -max_len=16384 -print_final_stats=1 \
-    -artifact_prefix="$kept/findings/$target-" >"$log" 2>&1 || true
-  # On a busy machine 10 s may go by without any of them being the input's.
+    -timeout=100 -report_slow_units=10 -rss_limit_mb=2048 -malloc_limit_mb=2048 \
+    -max_len="$length" -print_final_stats=1 -artifact_prefix="$kept/findings/$target-" >"$log" 2>&1 || true
+  # libFuzzer has a clock: on a busy machine 10 s may go by without any of them being the input's.
   while IFS= read -r late; do
     if (ulimit -t 10 && ORRERY_FUZZ_TARGET=$target "$program" "$late" >/dev/null 2>&1); then
       rm "$late"
