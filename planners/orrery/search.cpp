@@ -340,14 +340,16 @@ void OrrerySearch::seed_plan(const ir::Plan& plan, const std::string& what) {
 }
 
 void OrrerySearch::seed_own() {
-  std::vector<SeedDraft> seeds = own_seeds(input_, costs_, moves_, 4 * kOwnSeeds, priced_);
+  const auto rate = [this](const Draft& draft) { return rate_of(draft); };
+  std::vector<SeedDraft> seeds = own_seeds(input_, costs_, moves_, rate, 4 * kOwnSeeds, priced_);
   std::size_t simulated = 0;
-  // The best, and of each number of pipelines on so many devices the best.
+  // Of each number of pipelines on so many devices the best few.
+  const int alike = input_.devices.size() <= kMostForSubsets ? 2 : 3;
   std::map<std::pair<std::size_t, std::size_t>, int> of_size;
   for (SeedDraft& seed : seeds) {
     if (over() || simulated >= kOwnSeeds) break;
     const std::pair size{seed.draft.pipelines.size(), devices_of(seed.draft).size()};
-    if (of_size[size]++ >= 2) continue;
+    if (of_size[size]++ >= alike) continue;
     if (!seen_.insert(seed.draft).second) continue;
     Judged made;
     made.preview = seed.seconds;
@@ -815,6 +817,10 @@ PlannerResult OrrerySearch::run() {
       begun_at_ = left == parts.size() ? 0 : report_.work - borrowed_ - extra_;
       stop_at_ = report_.work + (budget() - report_.work) / static_cast<std::int64_t>(left);
       aim_at(parts[parts.size() - left]);
+      if (objective_ != OrreryObjective::time) {
+        seed_own();
+        polish_seeds();
+      }
       climb();
     }
     stop_at_ = 0;

@@ -40,8 +40,13 @@ struct SetChoice {
 class SeedSearch {
  public:
   SeedSearch(const PlannerInput& input, const DraftCosts& costs, const DraftMoves& moves,
-             std::int64_t& examined)
-      : input_(input), costs_(costs), moves_(moves), balance_(input, costs), examined_(examined) {
+             const std::function<double(const Draft&)>& rate, std::int64_t& examined)
+      : input_(input),
+        costs_(costs),
+        moves_(moves),
+        rate_(rate),
+        balance_(input, costs),
+        examined_(examined) {
     for (const DeviceId device : input.devices) {
       const models::Device& of = input.cluster.device(device);
       by_node_[of.gpu_type][of.node].push_back(device);
@@ -73,7 +78,7 @@ class SeedSearch {
       search(base);
     }
     std::sort(found_.begin(), found_.end(), [](const SeedDraft& a, const SeedDraft& b) {
-      return a.seconds != b.seconds ? a.seconds < b.seconds : a.draft < b.draft;
+      return a.value != b.value ? a.value < b.value : a.draft < b.draft;
     });
     if (found_.size() > most) found_.resize(most);
     return std::move(found_);
@@ -334,7 +339,8 @@ class SeedSearch {
       }
       std::sort(used.begin(), used.end());
       const bool every = used.size() == types_.size();
-      const std::size_t few = std::max<std::size_t>(1, most / 2 / choices);
+      const bool subsets = input_.devices.size() <= kMostForSubsets;
+      const std::size_t few = subsets ? std::max<std::size_t>(1, most / 2 / choices) : 0;
       if (of_types[used]++ >= (every ? most : few)) continue;
       for (const bool compact : {true, false}) offer(base, combination.sets, compact);
     }
@@ -352,12 +358,14 @@ class SeedSearch {
     ++examined_;
     if (!moves_.settle(draft)) return;
     const double seconds = costs_.view(draft).seconds;
-    if (seconds < kNever) found_.push_back({seconds, "counts of GPU types", std::move(draft)});
+    if (seconds == kNever) return;
+    found_.push_back({seconds, seconds * rate_(draft), "counts of GPU types", std::move(draft)});
   }
 
   const PlannerInput& input_;
   const DraftCosts& costs_;
   const DraftMoves& moves_;
+  const std::function<double(const Draft&)>& rate_;
   DraftBalance balance_;
   std::int64_t& examined_;
   std::map<int, std::map<NodeId, std::vector<DeviceId>>> by_node_;
@@ -370,9 +378,10 @@ class SeedSearch {
 }  // namespace
 
 std::vector<SeedDraft> own_seeds(const PlannerInput& input, const DraftCosts& costs,
-                                 const DraftMoves& moves, std::size_t most,
+                                 const DraftMoves& moves,
+                                 const std::function<double(const Draft&)>& rate, std::size_t most,
                                  std::int64_t& examined) {
-  return SeedSearch(input, costs, moves, examined).run(most);
+  return SeedSearch(input, costs, moves, rate, examined).run(most);
 }
 
 }  // namespace orrery::planners
