@@ -147,6 +147,8 @@ void HeaderReader::read_nodes(std::string_view value, std::int64_t line, int col
   }
 }
 
+/// Devices that the events of a trace name, counted by event: they take memory and time.
+constexpr std::size_t kMostNamed = std::size_t{1} << 26;
 /// Events of one instant are kept until they are in order.
 constexpr std::size_t kMostAtOnce = 1 << 18;
 /// Slower than a millionth of its speed a device has failed.
@@ -190,6 +192,9 @@ class EventReader {
     }
     return good;
   }
+
+  /// Reading on would take too long.
+  bool full() const { return named_ > kMostNamed; }
 
   std::optional<ClusterEvent> read(const std::vector<config::CsvCell>& cells, std::int64_t line) {
     line_ = line;
@@ -255,7 +260,10 @@ class EventReader {
     const config::CsvCell& cell = *at_[kScope];
     config::TextError error;
     auto scope = parse_scope(cell.text, layout_, error);
-    if (!scope) return add(cell, error);
+    // One that is refused may have been read to its end.
+    named_ += scope ? scope->devices.size() : layout_.device_count();
+    if (full()) error = {fmt::format("events name more than {} devices in all", kMostNamed), ""};
+    if (!scope || full()) return add(cell, error);
     event.scope = std::move(*scope);
     if (!has_kind) return;
     using Kind = EventScope::Kind;
@@ -338,6 +346,7 @@ class EventReader {
   std::array<const config::CsvCell*, kColumns> at_{};
   std::int64_t line_ = 0;
   Instant last_;
+  std::size_t named_ = 0;
   bool good_ = true;
 };
 
@@ -438,7 +447,7 @@ class TraceScanner {
     if (!split_cells(line, lines_.number(), cells, problems_)) return;
     if (!events.read_columns(cells, lines_.number())) return;
     Instant last;
-    while (!problems_.too_many() && lines_.next(line)) {
+    while (!problems_.too_many() && !events.full() && lines_.next(line)) {
       if (trimmed(line).empty()) continue;
       if (line[0] == '#') {
         problems_.add(lines_.number(), 1, "a header line behind the column names");

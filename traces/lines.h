@@ -65,7 +65,7 @@ class FileProblems {
   void add(std::int64_t line, int column, std::string what, std::string hint = "");
   bool any() const { return count_ > 0; }
   /// There are too many: reading on would only take time.
-  bool too_many() const { return count_ >= 10'000; }
+  bool too_many() const { return count_ >= 1'000; }
 
  private:
   std::string path_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <utility>
 
 #include "models/base/ids.h"
 #include "models/config/diagnostics.h"
@@ -113,7 +114,42 @@ bool add_positions(std::string_view text, NodeId node, const TraceLayout& layout
       return false;
     }
     for (int i = *first; i <= *last; ++i) devices.push_back({layout.first(node).value + i});
+    if (devices.size() > layout.device_count()) {
+      error = {"more devices than there are: some are named twice", ""};
+      return false;
+    }
     begin = end + 1;
+  }
+  return true;
+}
+
+/// Calls `take` for the names of "a{0..2}" or "b", one after the other, until it returns false;
+/// whether all were taken.
+template <class Take>
+bool each_name(std::string_view text, config::TextError& error, Take take) {
+  const std::size_t brace = text.find('{');
+  const std::string_view prefix = text.substr(0, brace);
+  if (brace == std::string_view::npos) {
+    error = {bad_node_name(text), ""};
+    return error.what.empty() && take(std::string(text));
+  }
+  const std::size_t dots = text.find("..", brace);
+  std::optional<int> first;
+  std::optional<int> last;
+  if (dots != std::string_view::npos && text.back() == '}') {
+    first = small_number(text.substr(brace + 1, dots - brace - 1));
+    last = small_number(text.substr(dots + 2, text.size() - dots - 3));
+  }
+  if (!first || !last || *last < *first || (!prefix.empty() && !bad_node_name(prefix).empty())) {
+    error = {fmt::format("'{}' is no run of node names", text), "for example node{0..15}"};
+    return false;
+  }
+  if (as_size(*last - *first) >= kMostNames) {
+    error = {fmt::format("'{}' is more than {} nodes", text, kMostNames), ""};
+    return false;
+  }
+  for (int i = *first; i <= *last; ++i) {
+    if (!take(fmt::format("{}{}", prefix, i))) return false;
   }
   return true;
 }
@@ -125,15 +161,10 @@ bool add_devices(std::string_view item, const TraceLayout& layout, std::vector<D
     error = {fmt::format("'{}' names no devices", item), "as in devices:node3/0-3+7"};
     return false;
   }
-  const auto names = split_names(item.substr(0, slash), error);
-  if (!names) return false;
-  for (const std::string& name : *names) {
+  return each_name(item.substr(0, slash), error, [&](const std::string& name) {
     const auto node = find_node(name, layout, error);
-    if (!node || !add_positions(item.substr(slash + 1), *node, layout, devices, error)) {
-      return false;
-    }
-  }
-  return true;
+    return node && add_positions(item.substr(slash + 1), *node, layout, devices, error);
+  });
 }
 
 }  // namespace
@@ -215,30 +246,12 @@ std::vector<NameRun> join_names(const std::vector<std::string>& names) {
 
 std::optional<std::vector<std::string>> split_names(std::string_view text,
                                                     config::TextError& error) {
-  const std::size_t brace = text.find('{');
-  const std::string_view prefix = text.substr(0, brace);
-  if (brace == std::string_view::npos) {
-    error = {bad_node_name(text), ""};
-    if (!error.what.empty()) return std::nullopt;
-    return std::vector<std::string>{std::string(text)};
-  }
-  const std::size_t dots = text.find("..", brace);
-  std::optional<int> first;
-  std::optional<int> last;
-  if (dots != std::string_view::npos && text.back() == '}') {
-    first = small_number(text.substr(brace + 1, dots - brace - 1));
-    last = small_number(text.substr(dots + 2, text.size() - dots - 3));
-  }
-  if (!first || !last || *last < *first || (!prefix.empty() && !bad_node_name(prefix).empty())) {
-    error = {fmt::format("'{}' is no run of node names", text), "for example node{0..15}"};
-    return std::nullopt;
-  }
-  if (as_size(*last - *first) >= kMostNames) {
-    error = {fmt::format("'{}' is more than {} nodes", text, kMostNames), ""};
-    return std::nullopt;
-  }
   std::vector<std::string> names;
-  for (int i = *first; i <= *last; ++i) names.push_back(fmt::format("{}{}", prefix, i));
+  const auto take = [&](std::string name) {
+    names.push_back(std::move(name));
+    return true;
+  };
+  if (!each_name(text, error, take)) return std::nullopt;
   return names;
 }
 
@@ -303,7 +316,9 @@ std::optional<ir::EventScope> parse_scope(std::string_view text, const TraceLayo
       }
       begin = end + 1;
     }
-    std::sort(scope.devices.begin(), scope.devices.end());
+    if (!std::is_sorted(scope.devices.begin(), scope.devices.end())) {
+      std::sort(scope.devices.begin(), scope.devices.end());
+    }
     const auto twice = std::adjacent_find(scope.devices.begin(), scope.devices.end());
     if (twice == scope.devices.end()) return scope;
     error = {fmt::format("device {} of node '{}' twice", layout.position(*twice),

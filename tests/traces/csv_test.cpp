@@ -187,6 +187,27 @@ TEST(TraceFile, LengthDoesNotMatterForMemory) {
   EXPECT_EQ(count, 200'000);
 }
 
+TEST(TraceFile, DevicesThatAreNamedTakeNoMoreTimeAndMemoryThanTheLimit) {
+  const std::string head =
+      "# schema: orrery/trace/1\n# nodes: a{0..16383} x1024\ntime,kind,scope\n";
+  // Each line names 16 million devices.
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += fmt::format("{},slow,devices:a{{0..16383}}/0-1023\n", i);
+  EXPECT_NE(problems_of_file(head + lines).find("8:8: events name more than 67108864 devices"),
+            std::string::npos);
+  // A line names them a hundred times.
+  std::string line = "1,fail,devices:a{0..16383}/0-1023";
+  for (int i = 0; i < 100; ++i) line += ";a{0..16383}/0-1023";
+  EXPECT_EQ(problems_of_file(head + line + "\n"),
+            "4:8: more devices than there are: some are named twice\n");
+}
+
+TEST(TraceFile, OfARunOfNamesTheFirstUnknownOneIsNamed) {
+  std::string lines;
+  for (int i = 0; i < 1000; ++i) lines += fmt::format("{},fail,devices:a{{0..999999}}/0\n", i);
+  EXPECT_TRUE(problems_of(lines).starts_with("6:8: unknown node 'a2'"));
+}
+
 TEST(TraceNames, RunsOfNamesAreJoinedAndSplit) {
   const std::vector<std::string> names = {"a0",  "a1",  "a2", "b", "n09",
                                           "n10", "n11", "7",  "8", "a3"};
