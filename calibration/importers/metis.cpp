@@ -124,6 +124,9 @@ ProfileContent read_profile(const ProfileFile& file, const GpuNames& names,
   return content;
 }
 
+/// Hosts that the cluster file does not name: to find what each was meant to be takes time.
+constexpr int kMostUnnamed = 10;
+
 /// A line of the host file.
 struct Host {
   std::string address;
@@ -301,12 +304,17 @@ std::string import_metis_cluster(const std::string& host_file, const std::string
   std::map<std::string, Machine> machines;
   if (load_json(cluster_file, root, diagnostics)) {
     machines = read_machines(root, names, unit, library, bases, diagnostics);
+    std::vector<std::string> known;
+    for (const auto& machine : machines) known.push_back(machine.first);
+    int unnamed = 0;
     for (const Host& host : hosts) {
-      if (machines.contains(host.address)) continue;
-      std::vector<std::string> known;
-      for (const auto& machine : machines) known.push_back(machine.first);
+      if (machines.contains(host.address) || ++unnamed > kMostUnnamed) continue;
       diagnostics.add(host.at, fmt::format("{} does not name '{}'", cluster_file, host.address),
                       config::suggest(host.address, known, "named"));
+    }
+    if (unnamed > kMostUnnamed) {
+      diagnostics.add({host_file, 0, 0}, fmt::format("{} more hosts that {} does not name",
+                                                     unnamed - kMostUnnamed, cluster_file));
     }
   }
   if (!diagnostics.empty()) return "";

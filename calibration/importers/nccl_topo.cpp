@@ -27,6 +27,7 @@ struct XmlElement {
 
 /// Real files nest a handful of elements; what follows walks and frees them by recursion.
 constexpr std::size_t kMostNested = 100;
+constexpr std::size_t kMostElements = 100'000;
 
 /// The part of XML that such files use: elements, attributes in quotes, comments, declarations. No
 /// text, no entities.
@@ -41,6 +42,7 @@ class XmlReader {
   std::unique_ptr<XmlElement> read() {
     std::unique_ptr<XmlElement> root;
     std::vector<XmlElement*> open;
+    std::size_t elements = 0;
     while (ok_) {
       skip_to('<');
       if (end()) break;
@@ -60,6 +62,7 @@ class XmlReader {
       } else {
         problem("a second outermost element");
       }
+      if (++elements > kMostElements) problem(fmt::format("more than {} elements", kMostElements));
       if (!empty) open.push_back(own);
       if (open.size() > kMostNested) {
         problem(fmt::format("elements inside each other, more than {} deep", kMostNested));
@@ -228,6 +231,9 @@ NodeTopology read_nccl_topo(const std::string& path, config::Diagnostics& diagno
   std::vector<PciDevice> gpus, nics;
   find_devices(*root, {}, {}, gpus, nics);
   if (gpus.empty()) diagnostics.add(root->at, "no <gpu> in the file");
+  if (gpus.size() + nics.size() > kMostNodeDevices) {
+    diagnostics.add(root->at, fmt::format("more than {} GPUs and NICs", kMostNodeDevices));
+  }
   for (const PciDevice& gpu : gpus) {
     if (!device_number(gpu)) diagnostics.add(gpu.element->at, "<gpu> without a number `dev`");
   }

@@ -1,12 +1,16 @@
 /// How the devices of one node are connected, from `nvidia-smi topo -m` or NCCL's topology file, as
 /// a cluster file of one node.
 #pragma once
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "models/config/diagnostics.h"
 
 namespace orrery::calibration {
+
+/// GPUs and NICs of one node. What is said of their pairs grows with the square.
+constexpr std::size_t kMostNodeDevices = 1024;
 
 /// By GPU (and NIC), in the order of the file.
 struct NodeTopology {

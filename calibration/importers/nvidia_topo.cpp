@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "calibration/importers/lines.h"
 #include "calibration/importers/node_topology.h"
@@ -66,6 +67,7 @@ NodeTopology read_nvidia_topo(const std::string& path, config::Diagnostics& diag
   const std::size_t before = diagnostics.problems().size();
   NodeTopology topology;
   std::vector<std::string> names;
+  std::set<std::string> known;
   std::map<std::string, const TextLine*> rows;
   const std::vector<TextLine> lines = read_lines(path, diagnostics);
   if (lines.empty() && !diagnostics.empty()) return topology;
@@ -73,11 +75,15 @@ NodeTopology read_nvidia_topo(const std::string& path, config::Diagnostics& diag
     if (line.words.empty()) continue;
     const std::string& first = line.words.front().text;
     if (names.empty()) {
-      if (first == "GPU0") names = devices_in(line);
-      continue;
+      if (first != "GPU0") continue;
+      names = devices_in(line);
+      known.insert(names.begin(), names.end());
+      if (names.size() <= kMostNodeDevices) continue;
+      diagnostics.add(line.at, fmt::format("more than {} devices", kMostNodeDevices));
+      return topology;
     }
     if (first.starts_with("Legend")) break;
-    if (std::find(names.begin(), names.end(), first) != names.end()) rows[first] = &line;
+    if (known.contains(first)) rows[first] = &line;
   }
   if (names.empty()) {
     diagnostics.add({path, 0, 0}, "no header with GPU0", "the output of nvidia-smi topo -m");

@@ -268,7 +268,13 @@ std::map<std::string, std::int64_t> sequence_lengths(const std::string& folder,
   if (models == nullptr) return lengths;
   for (const config::Value::Entry& entry : models->entries) {
     JsonReader model(entry.value, diagnostics);
-    lengths[entry.key] = static_cast<std::int64_t>(model.number("sequence", 1));
+    constexpr double kMost = 1e9;
+    const double tokens = model.number("sequence", 1);
+    if (tokens > kMost) {
+      model.fail(entry.value, fmt::format("'sequence' must be at most {}, is {}", kMost, tokens));
+      continue;
+    }
+    lengths[entry.key] = static_cast<std::int64_t>(tokens);
   }
   return lengths;
 }

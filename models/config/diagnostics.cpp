@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <set>
 #include <tuple>
@@ -13,6 +14,7 @@ namespace orrery::config {
 namespace {
 
 constexpr std::size_t kMostLines = 100;
+constexpr std::size_t kMostNamed = 300;  ///< In a hint.
 
 std::string all_lines(const std::vector<Problem>& problems) {
   std::string text;
@@ -122,7 +124,12 @@ std::string suggest(std::string_view word, const std::vector<std::string>& candi
   const std::string best = closest(word, candidates);
   if (!best.empty()) return fmt::format("did you mean '{}'?", best);
   if (candidates.empty()) return "";
-  return fmt::format("{}: {}", label, fmt::join(candidates, ", "));
+  const auto named = std::min(candidates.size(), kMostNamed);
+  const auto rest = candidates.size() - named;
+  return fmt::format(
+      "{}: {}{}", label,
+      fmt::join(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(named), ", "),
+      rest == 0 ? "" : fmt::format(" and {} more", rest));
 }
 
 }  // namespace orrery::config

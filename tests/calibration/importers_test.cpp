@@ -156,6 +156,9 @@ TEST(NvidiaTopo, BrokenMatricesAreRefusedAtTheirPlace) {
   EXPECT_EQ(problem("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X\nGPU1\tSYS\t X \t0\n"),
             "2:1: 1 cells for 2 devices");
   EXPECT_EQ(problem("something else\n"), "0:0: no header with GPU0");
+  std::string many = "GPU0";
+  for (int i = 1; i <= 300'000; ++i) many += fmt::format(" GPU{}", i);
+  EXPECT_EQ(problem(many + "\n"), "1:1: more than 1024 devices");
 }
 
 TEST(NvidiaTopo, NamesThatAreNeededAndMissingAreProblems) {
@@ -230,6 +233,11 @@ TEST(NcclTopo, BrokenFilesAreRefusedAtTheirPlace) {
             "2:3: <gpu> without a number `dev`");
   EXPECT_EQ(problem("<system/>\n"), "1:1: no <gpu> in the file");
   EXPECT_EQ(problem("\n"), "2:1: no element");
+  std::string many = "<system>";
+  for (int i = 0; i < 40'000; ++i) many += fmt::format("<gpu dev=\"{}\"/>", i);
+  EXPECT_EQ(problem(many + "</system>\n"), "1:1: more than 1024 GPUs and NICs");
+  for (int i = 0; i < 60'000; ++i) many += "<a/>";
+  EXPECT_TRUE(problem(many + "</system>\n").ends_with(": more than 100000 elements"));
 }
 
 TEST(SlurmTopology, HostListsAreExpanded) {

@@ -246,6 +246,23 @@ TEST(MetisCluster, AllProblemsOfBothFilesHaveTheirPlaces) {
   }
 }
 
+TEST(MetisCluster, HostsThatTheClusterFileDoesNotNameAreNamedUpToTen) {
+  const Folder folder("unnamed");
+  std::string lines;
+  for (int i = 0; i < 50'000; ++i) lines += fmt::format("wanted{} 8\n", i);
+  std::string entries;
+  for (int i = 0; i < 1000; ++i) entries += fmt::format("{}\"there{}\": 7", i > 0 ? ", " : "", i);
+  config::Diagnostics diagnostics;
+  import_metis_cluster(folder.write("hostfile", lines),
+                       folder.write("clusterfile.json", "{" + entries + "}"), {},
+                       BandwidthUnit::gigabytes, library(), diagnostics);
+  EXPECT_EQ(diagnostics.problems().size(), 1000u + 10 + 1);  // Machines, hosts, how many more.
+  const config::Problem& last = diagnostics.problems().back();
+  EXPECT_TRUE(last.what.starts_with("49990 more hosts that ")) << last.what;
+  const std::string& hint = diagnostics.problems()[1000].hint;
+  EXPECT_TRUE(hint.ends_with(" and 700 more")) << hint;
+}
+
 TEST(MetisCluster, AGivenBaseFillsInWhatMetisDoesNotSay) {
   const Folder folder("base");
   const std::string hosts = folder.write("hostfile", "a slots=1\n");

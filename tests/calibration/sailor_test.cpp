@@ -166,10 +166,12 @@ TEST(SailorImport, ProblemsHaveTheirPlace) {
                "model,gpu,tp,micro_batch,first_layer,last_layer,forward_s,backward_s\n"
                "toy,GH-96,0,1,0,0,fast,2e-06\n"
                "toy,GH-96,1,1\n");
+  folder.write("models.json", R"({"models": {"toy": {"sequence": 1e300}}})");
   config::Diagnostics diagnostics;
   import_sailor_profile(folder.path(), {}, diagnostics);
   std::string all;
   for (const auto& problem : diagnostics.problems()) all += config::to_string(problem) + "\n";
+  EXPECT_NE(all.find("'sequence' must be at most 1000000000, is 1e+300"), std::string::npos) << all;
   EXPECT_NE(all.find("layer_times.csv:2:11: 'tp' must be at least 1, is 0"), std::string::npos)
       << all;
   EXPECT_NE(all.find("layer_times.csv:2:19: 'forward_s' must be a number, is 'fast'"),
