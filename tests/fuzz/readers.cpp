@@ -1,4 +1,5 @@
 // Readers of files and of the command line.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -14,6 +15,7 @@
 #include "calibration/importers/metis.h"
 #include "calibration/importers/nccl_tests.h"
 #include "calibration/importers/node_topology.h"
+#include "calibration/importers/sailor.h"
 #include "calibration/importers/slurm_topology.h"
 #include "experiments/study/validate.h"
 #include "models/check/validate.h"
@@ -125,6 +127,27 @@ void import(Input input) {
   } else if (chosen.reader == "infragraph") {
     calibration::import_infragraph(file.path(), {{{"", "H100-80GB"}}, {{"pcie", "pcie5-x16"}}},
                                    library(), d);
+  } else if (chosen.reader == "metis-profile" || chosen.reader == "sailor-profile") {
+    // Importers read folders.
+    static const MemoryFolder folder;
+    const bool metis = chosen.reader == "metis-profile";
+    std::vector<std::string> names = {"DeviceType.A100_tp1_bs1.json"};
+    if (!metis) {
+      names = {"layer_times.csv", "optimizer_times.csv", "layer_memory.csv",
+               "network_bandwidth.csv", "models.json"};
+    }
+    // A byte 1 is between files.
+    std::string_view rest = chosen.content;
+    for (const std::string& name : names) {
+      const std::size_t end = std::min(rest.find('\1'), rest.size());
+      std::ofstream(folder.path() / name, std::ios::binary) << rest.substr(0, end);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    const std::string path = folder.path().string();
+    const ir::Profile profile = metis ? calibration::import_metis_profile(path, {}, d)
+                                      : calibration::import_sailor_profile(path, {}, d);
+    if (d.problems().empty()) models::dump_profile(profile);
+    for (const std::string& name : names) std::filesystem::remove(folder.path() / name);
   } else if (chosen.reader == "metis-cluster") {
     // The content again in two parts, hosts and cluster.
     const Chosen parts = choose(
