@@ -114,6 +114,11 @@ std::vector<std::string> find_unsupported(const ir::Program& program) {
   if (program.header.optimizer_offload > 0) {
     out.emplace_back("optimizer states in host memory (optimizer_offload)");
   }
+  for (const ir::SegmentInfo& segment : program.segments) {
+    if (segment.recompute != ir::Recompute::experts) continue;
+    out.emplace_back("recomputation of experts alone (recompute: experts)");
+    break;
+  }
   check_blocks(program.header, out);
   check_shape(program.header, out);
   check_segments(program, out);

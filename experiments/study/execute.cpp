@@ -225,7 +225,7 @@ std::optional<ir::Plan> load_near(LoadedRun& run, const std::string& base_folder
   if (diagnostics.problems().size() != before) return std::nullopt;
   models::Job job = run.spec.job;
   job.global_batch = ir::global_batch(plan);
-  job.allowed = everything_allowed();
+  job.allowed = everything_allowed(plan);
   models::report(models::validate(plan, run.cluster, run.workload, job), *path, diagnostics);
   return plan;
 }

@@ -102,6 +102,9 @@ std::vector<std::string> parallel_flags(const models::TrainerPlan& plan, const L
   if (plan.recompute == ir::Recompute::selective) {
     flags.push_back("--recompute-granularity selective");
   }
+  if (plan.recompute == ir::Recompute::experts) {
+    flags.push_back("--recompute-granularity selective --recompute-modules moe");
+  }
   if (plan.recompute == ir::Recompute::full) {
     flags.push_back(
         "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
@@ -432,7 +435,8 @@ std::vector<std::string> hexiscale_reasons(const LoadedRun& run, const Hexiscale
       if (segment.zero.stage == 1 || segment.zero.shard_group != 0 || segment.zero != first.zero) {
         refuse("ZeRO-1, ZeRO over a part of the replicas, or that differs by stage");
       }
-      if (segment.recompute != first.recompute || segment.recompute == ir::Recompute::selective) {
+      if (segment.recompute != first.recompute || segment.recompute == ir::Recompute::selective ||
+          segment.recompute == ir::Recompute::experts) {
         refuse("selective recomputation, or one that differs by stage");
       }
       if (group.sequence != first.groups.front().sequence ||

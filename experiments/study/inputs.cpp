@@ -69,6 +69,7 @@ const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
          {.letter = 's'},
          fixed ? fmt::format("; default: {}", kDefaultLength) : ""},
         {"dtype", "dtype", {}, "; default: bf16"},
+        {"cuda_graphs", "cuda_graphs", {.toggle = true}, "; default, =false goes without"},
         {"recompute", "allowed.recompute", {.commas = true}, ", comma-separated"},
         {"zero_stages",
          "allowed.zero_stages",
@@ -115,7 +116,7 @@ std::int64_t batch_of(const ReadPlan& plan) {
 
 void complete_for_plan(Value& job, const ReadPlan& plan) {
   if (job.find("allowed") == nullptr) {
-    job.append("allowed", config::to_value(everything_allowed()));
+    job.append("allowed", config::to_value(everything_allowed(plan.file.plan)));
   }
   if (job.find("global_batch") == nullptr) {
     job.append("global_batch",

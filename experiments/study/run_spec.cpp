@@ -78,10 +78,24 @@ void describe(config::Visitor& v, RunSpec& spec) {
   }
 }
 
+models::Allowed everything_allowed(const ir::Plan& plan) {
+  models::Allowed all = everything_allowed();
+  const auto recomputes_experts = [](const ir::Segment& segment) {
+    return segment.recompute == ir::Recompute::experts;
+  };
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      if (std::none_of(stage.segments.begin(), stage.segments.end(), recomputes_experts)) continue;
+      all.recompute.push_back(ir::Recompute::experts);
+      return all;
+    }
+  }
+  return all;
+}
+
 models::Allowed everything_allowed() {
   models::Allowed all;
-  all.recompute.clear();
-  for (const auto& [value, name] : enum_names(ir::Recompute{})) all.recompute.push_back(value);
+  all.recompute = {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full};
   all.zero_stages = {0, 1, 2, 3};
   all.sequence_parallel = true;
   all.max_micro_batch_size = std::numeric_limits<int>::max();

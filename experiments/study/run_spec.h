@@ -67,8 +67,10 @@ void describe_job(config::Visitor& v, TrainingInputs& inputs);
 void describe_profile(config::Visitor& v, TrainingInputs& inputs);
 void describe(config::Visitor& v, RunSpec& spec);
 
-/// All that can be lowered.
+/// All that planners may use and the executor runs.
 models::Allowed everything_allowed();
+/// And what else this plan uses.
+models::Allowed everything_allowed(const ir::Plan& plan);
 
 /// A planner of the catalog that has an option of that name.
 bool knows_option(const std::string& planner, const std::string& option);

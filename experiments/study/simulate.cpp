@@ -42,7 +42,8 @@ void check_phases(const models::PlannedStep& step, const std::string& path,
     // What a step plan uses is allowed: nothing else says what is.
     models::Job job = pricer.job();
     job.global_batch = ir::global_batch(phase.plan);
-    job.allowed.recompute = {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full};
+    job.allowed.recompute = {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::experts,
+                             ir::Recompute::full};
     job.allowed.zero_stages = {0, 1, 2, 3};
     job.allowed.sequence_parallel = true;
     job.allowed.schedules = {phase.plan.schedule};

@@ -169,6 +169,9 @@ class Reader {
                            segment.last_block == same.segments[i].last_block;
       if (!aligned) refuse("pipelines whose stages have different layers");
       if (segment.recompute != model.recompute) refuse("recomputation that differs by stage");
+      if (segment.recompute == ir::Recompute::experts && trainer_ != Trainer::megatron) {
+        refuse("recomputation of experts alone");
+      }
       if (segment.zero != model.zero) refuse("ZeRO that differs by stage");
       if (segment.expert_parallel != out_.expert_parallel) {
         refuse("expert parallelism that differs by stage");

@@ -86,8 +86,32 @@ KernelTimes& KernelTimes::operator+=(const KernelTimes& other) {
   backward += other.backward;
   backward_weight += other.backward_weight;
   attention += other.attention;
+  experts += other.experts;
+  kernels_forward += other.kernels_forward;
+  kernels_backward += other.kernels_backward;
   return *this;
 }
+
+namespace {
+
+/// Kernels that only move bytes, or take a time of their own.
+KernelTimes kernels(Seconds forward, int kernels_forward, Seconds backward, int kernels_backward) {
+  KernelTimes times;
+  times.forward = forward;
+  times.backward = backward;
+  times.kernels_forward = kernels_forward;
+  times.kernels_backward = kernels_backward;
+  return times;
+}
+
+/// No faster than the host launches the kernels.
+KernelTimes launched(KernelTimes times, Seconds launch) {
+  times.forward = std::max(times.forward, times.kernels_forward * launch);
+  times.backward = std::max(times.backward, times.kernels_backward * launch);
+  return times;
+}
+
+}  // namespace
 
 KernelLayer kernel_layer(const ir::ModelShape& shape, ir::BlockKind kind) {
   const double query = static_cast<double>(shape.heads) * shape.head_dim;
@@ -158,6 +182,8 @@ KernelTimes Kernels::linear(double m, double n, double k, const KernelDegrees& a
     times.forward += streaming(cast * batch * m * k) + 2 * model_.gap;
     times.backward += streaming(cast * batch * m * n) + 2 * model_.gap;
   }
+  times.kernels_forward = at.products == Dtype::bf16 || at.products == Dtype::fp16 ? 1 : 3;
+  times.kernels_backward = times.kernels_forward + 1;
   return times;
 }
 
@@ -174,6 +200,8 @@ KernelTimes Kernels::unfused_attention(const KernelLayer& layer, const KernelDeg
   times.forward = products + streaming(9 * scores) + model_.gap;
   times.backward = 2 * products + streaming(11 * scores) + model_.gap;
   times.attention = times.forward;
+  times.kernels_forward = 3;
+  times.kernels_backward = 5;
   return times;
 }
 
@@ -197,6 +225,8 @@ KernelTimes Kernels::attention(const KernelLayer& layer, const KernelDegrees& at
   times.backward =
       std::max(Flops{2.5 * flops} / (0.8 * rate), streaming(2 * moved)) + 2 * model_.gap;
   times.attention = times.forward;
+  times.kernels_forward = 1;
+  times.kernels_backward = 2;
   return times;
 }
 
@@ -210,6 +240,7 @@ KernelTimes Kernels::layer(const KernelLayer& layer, const KernelDegrees& at) co
     const double rows = matrix.rows / (matrix.split == KernelSplit::rows ? tp : 1);
     total += linear(tokens, columns, rows, at);
   }
+  const Traffic between = traffic(layer, at.fused);
   const int wide = layer.gated ? 2 : 1;
   double part = 0;  // Elements of the feed-forward's width that kernels between products see.
   if (layer.ffn > 0) {
@@ -223,18 +254,19 @@ KernelTimes Kernels::layer(const KernelLayer& layer, const KernelDegrees& at) co
     const double local = std::max(1.0, static_cast<double>(layer.experts) / at.expert_parallel);
     // Of one expert, from the tokens of all ranks of the group.
     const double rows = tokens * layer.top_k * at.expert_parallel / layer.experts * layer.load;
-    total += linear(rows, wide * ffn / tp, hidden, at, local);
-    total += linear(rows, hidden, ffn / tp, at, local);
+    KernelTimes own = linear(rows, wide * ffn / tp, hidden, at, local);
+    own += linear(rows, hidden, ffn / tp, at, local);
     part += rows * local * ffn / tp;
     KernelDegrees router = at;
     router.products = Dtype::bf16;
-    total += linear(tokens, layer.experts, hidden, router);
+    own += linear(tokens, layer.experts, hidden, router);
     // Permutation and its inverse with probabilities: each routed row is read and written twice
     // forward and three times backward, times `routing`.
     const double routed = rows * local * hidden / tp * model_.routing;
-    total += {streaming(8 * routed), streaming(12 * routed), {}, {}};
+    own += kernels(streaming(8 * routed), 4, streaming(12 * routed), 4);
+    own.experts = own.forward + streaming(between.forward.activation * rows * local * ffn / tp);
+    total += own;
   }
-  const Traffic between = traffic(layer, at.fused);
   const double whole = own_tokens(at) * hidden;
   const double query = tokens * layer.heads * layer.query_width / tp;
   const double scan = tokens * layer.scan / tp;
@@ -243,14 +275,16 @@ KernelTimes Kernels::layer(const KernelLayer& layer, const KernelDegrees& at) co
                      scanned * scan) +
            of.kernels * model_.gap;
   };
-  total += {pass(between.forward, 12), pass(between.backward, 30), {}, {}};
-  return total;
+  total += kernels(pass(between.forward, 12), between.forward.kernels, pass(between.backward, 30),
+                   between.backward.kernels);
+  return launched(total, at.launch);
 }
 
 KernelTimes Kernels::embedding(int hidden, const KernelDegrees& at) const {
   const double whole = own_tokens(at) * hidden;
-  const Seconds backward = streaming(10 * whole);
-  return {streaming(4 * whole), backward, backward, {}};
+  KernelTimes times = kernels(streaming(4 * whole), 1, streaming(10 * whole), 1);
+  times.backward_weight = times.backward;
+  return launched(times, at.launch);
 }
 
 KernelTimes Kernels::head(int hidden, int vocabulary, const KernelDegrees& at) const {
@@ -260,8 +294,8 @@ KernelTimes Kernels::head(int hidden, int vocabulary, const KernelDegrees& at) c
   const double whole = own_tokens(at) * hidden;
   KernelTimes times =
       linear(tokens_of(at), static_cast<double>(vocabulary) / at.tensor_parallel, hidden, high);
-  times += {streaming(4 * whole + 22 * logits), streaming(10 * whole + 8 * logits), {}, {}};
-  return times;
+  times += kernels(streaming(4 * whole + 22 * logits), 6, streaming(10 * whole + 8 * logits), 3);
+  return launched(times, at.launch);
 }
 
 Seconds Kernels::optimizer(double parameters, const StateBytes& bytes) const {

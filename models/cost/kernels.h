@@ -65,6 +65,9 @@ struct KernelDegrees {
   /// Kernels between products are fused, by hand or by a compiler; else each op of them is a kernel
   /// that reads its inputs and writes its output, as PyTorch runs them.
   bool fused = true;
+  /// For each kernel of a layer, embedding or head, whose passes take at least the sum: what the
+  /// host needs to launch one. 0: they are in a CUDA graph.
+  Seconds launch{};
 };
 
 struct KernelTimes {
@@ -72,6 +75,9 @@ struct KernelTimes {
   Seconds backward;         ///< Without recomputation.
   Seconds backward_weight;  ///< Part of backward that gives gradients of weights.
   Seconds attention;        ///< Part of forward that selective recomputation repeats.
+  Seconds experts;          ///< Part of forward that recomputing experts repeats.
+  int kernels_forward = 0;
+  int kernels_backward = 0;
   KernelTimes& operator+=(const KernelTimes& other);
 };
 

@@ -29,6 +29,7 @@ ir::MemoryOverhead overhead_of(const ir::Profile& profile, const std::string& gp
 struct Kept {
   Bytes all;        ///< Without recompute.
   Bytes attention;  ///< Part of `all` that selective recompute does not keep.
+  Bytes experts;    ///< Part of it that recomputing experts does not keep.
   Bytes input;      ///< What full recompute keeps.
 };
 
@@ -38,7 +39,9 @@ Kept kept_by(const Block& block, const ir::Group& group) {
   const double per_sample = static_cast<double>(group.samples) / group.sequence_degree;
   const double replicated = split_norms ? per_sample / tensor : per_sample;
   return {per_sample / tensor * block.kept_split + replicated * block.kept_replicated,
-          per_sample / tensor * block.attention_kept, replicated * block.input_bytes};
+          per_sample / tensor * block.attention_kept,
+          per_sample / tensor * block.experts_split + replicated * block.experts_replicated,
+          replicated * block.input_bytes};
 }
 
 /// Head and embedding in one segment share their matrix.
@@ -334,6 +337,7 @@ SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
     Bytes lacking;
     if (is_recomputed(block.kind)) {
       if (segment.recompute == ir::Recompute::selective) lacking = kept.attention;
+      if (segment.recompute == ir::Recompute::experts) lacking = kept.experts;
       if (segment.recompute == ir::Recompute::full) lacking = kept.all - kept.input;
     }
     memory.activations_per_micro_batch += kept.all - lacking;

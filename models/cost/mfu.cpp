@@ -19,6 +19,12 @@ std::optional<T> total_of(const std::vector<DeviceId>& devices, const Cluster& c
   return total;
 }
 
+/// What the backward pass of a sample computes again.
+Flops repeated_flops(const Block& block, ir::Recompute recompute) {
+  if (recompute == ir::Recompute::full) return block.forward_flops;
+  return recompute == ir::Recompute::experts ? block.expert_flops : block.attention_flops;
+}
+
 }  // namespace
 
 Flops step_model_flops(const ir::Plan& plan, const Workload& workload) {
@@ -37,8 +43,7 @@ Flops step_hardware_flops(const ir::Plan& plan, const Workload& workload) {
         for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
           const Block& block = workload.block(b);
           if (!is_recomputed(block.kind)) continue;
-          const bool full = segment.recompute == ir::Recompute::full;
-          total += samples / copies * (full ? block.forward_flops : block.attention_flops);
+          total += samples / copies * repeated_flops(block, segment.recompute);
         }
       }
     }

@@ -44,15 +44,6 @@ double efficiency_at(const ir::EfficiencyCurve& curve, Flops work) {
   return lower->efficiency + share * (upper->efficiency - lower->efficiency);
 }
 
-/// FLOPs of the feed-forward of a MoE block for one sample, as build_workload counts them.
-Flops expert_flops(const Workload& workload, const Block& block) {
-  const ir::ModelShape& shape = workload.shape;
-  const double matrices = shape.activation == ir::Activation::swiglu ? 3 : 2;
-  const Flops flops{2 * matrices * static_cast<double>(workload.sequence_length) * shape.hidden *
-                    shape.ffn * shape.top_k * shape.capacity_factor};
-  return std::min(flops, block.forward_flops);
-}
-
 /// By GPU type; none where the profile has no kernels of it.
 std::vector<std::optional<Kernels>> kernels_of(const Cluster& cluster, const ir::Profile& profile) {
   std::vector<std::optional<Kernels>> all;
@@ -266,7 +257,8 @@ std::optional<KernelTimes> Pricer::State::by_kernels(const BlockQuery& query) co
                          .expert_parallel = query.expert_parallel,
                          .products = dtype,
                          .causal = workload.shape.causal,
-                         .sequence_parallel = query.sequence_parallel};
+                         .sequence_parallel = query.sequence_parallel,
+                         .launch = job.cuda_graphs ? Seconds{} : type.launch};
   const bool ends = kind == ir::BlockKind::embedding || kind == ir::BlockKind::head;
   note(fmt::format("kernels: {} {} {} tp {} samples {} sequence {} {}", type.name, name_of(kind),
                    name_of(query.pass), query.tensor_parallel, query.samples,
@@ -286,7 +278,7 @@ Seconds Pricer::State::roofline(const BlockQuery& query) const {
 
   Flops work = block.forward_flops;
   if (block.kind == ir::BlockKind::moe) {
-    work += (workload.shape.expert_imbalance - 1) * expert_flops(workload, block);
+    work += (workload.shape.expert_imbalance - 1) * block.expert_flops;
   }
   work = passes * query.samples / ranks * work;
 
@@ -327,9 +319,11 @@ Seconds Pricer::State::price(const BlockQuery& query) const {
   forward.pass = Pass::forward;
   forward.recompute = ir::Recompute::none;
   if (query.recompute == ir::Recompute::full) return time + cached(forward);
-  if (by_shape) return time + by_shape->attention;
-  if (block.attention_flops.value <= 0) return time;
-  return time + block.attention_flops / block.forward_flops * cached(forward);
+  const bool experts = query.recompute == ir::Recompute::experts;
+  if (by_shape) return time + (experts ? by_shape->experts : by_shape->attention);
+  const Flops again = experts ? block.expert_flops : block.attention_flops;
+  if (again.value <= 0) return time;
+  return time + again / block.forward_flops * cached(forward);
 }
 
 Seconds Pricer::State::cached(const BlockQuery& query) const {

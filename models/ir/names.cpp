@@ -66,7 +66,7 @@ EnumNames<SequenceParallelism> enum_names(SequenceParallelism) {
 
 EnumNames<Recompute> enum_names(Recompute) {
   using enum Recompute;
-  return {{none, "none"}, {selective, "selective"}, {full, "full"}};
+  return {{none, "none"}, {selective, "selective"}, {full, "full"}, {experts, "experts"}};
 }
 
 EnumNames<Pass> enum_names(Pass) {

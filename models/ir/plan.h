@@ -53,7 +53,25 @@ enum class Recompute {
   none,
   selective,  ///< Attention scores only [Korthikanti et al. 2022].
   full,       ///< Only the input of each block is kept.
+  experts,    ///< Feed-forward of experts, with dispatch and combine [Megatron-LM,
+              ///< recompute_modules].
 };
+
+/// Kinds of recomputation by how much they repeat.
+constexpr int strength(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::none:
+      return 0;
+    case Recompute::selective:
+      return 1;
+    case Recompute::experts:
+      return 2;
+    case Recompute::full:
+      break;
+  }
+  return 3;
+}
+constexpr bool weaker(Recompute a, Recompute b) { return strength(a) < strength(b); }
 
 /// Sequence lengths that a pipeline or a phase takes, in tokens, both ends included.
 struct LengthRange {

@@ -216,6 +216,19 @@ void add_block(const InnerQuery& query, const ir::Group& group, const TensorPara
   if (block.expert_all_to_all) add_expert_parallel(query, group, activation, shape, out);
 }
 
+/// The feed-forward of experts once more: dispatch, combine, and its sum over the tensor-parallel
+/// group.
+void add_experts_again(const InnerQuery& query, const ir::Group& group,
+                       const TensorParallel& tensor, const Workload& workload, const Block& block,
+                       Collector& out) {
+  const double part = static_cast<double>(group.samples) / group.sequence_degree;
+  const Bytes activation = part * block.output_bytes;
+  for (const ir::CollectiveKind kind : tensor.kinds) {
+    out.add(kind, ir::Purpose::tensor_parallel, tensor.sets, 1, activation);
+  }
+  add_expert_parallel(query, group, activation, workload.shape, out);
+}
+
 }  // namespace
 
 std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
@@ -223,7 +236,7 @@ std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
                                                    const ZeroGathers& gathers,
                                                    ProgramBuilder& builder) {
   const ir::Group& group = query.segment->groups[query.group];
-  const bool recomputes = query.backward && query.segment->recompute == ir::Recompute::full;
+  const ir::Recompute again = query.backward ? query.segment->recompute : ir::Recompute::none;
   const TensorParallel tensor = tensor_parallel(group);
   Collector out(builder);
   std::map<int, int> gathered;  // Class of blocks -> how often.
@@ -231,7 +244,10 @@ std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
     const Block& block = workload.block({b});
     add_block(query, group, tensor, workload, block, query.backward, out);
     ++gathered[gathers.class_of({b})];
-    if (recomputes && is_recomputed(block.kind)) {
+    if (again == ir::Recompute::experts && block.expert_all_to_all) {
+      add_experts_again(query, group, tensor, workload, block, out);
+    }
+    if (again == ir::Recompute::full && is_recomputed(block.kind)) {
       add_block(query, group, tensor, workload, block, false, out);
       ++gathered[gathers.class_of({b})];
     }

@@ -60,6 +60,9 @@ struct Job {
   /// each. Counted by the simulator, PlanEstimator and HexiScale's cost model; the formulas of the
   /// other planners' papers know one round only.
   int gradient_synchronizations = 1;
+  /// Kernels of a pass are launched as one CUDA graph; else the host launches each, and a pass that
+  /// is priced by its kernels takes at least GpuType::launch for each of them.
+  bool cuda_graphs = true;
   Allowed allowed;
 };
 

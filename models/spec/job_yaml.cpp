@@ -141,6 +141,12 @@ void describe(config::Visitor& v, Job& job) {
   v.optional("state_bytes", job.state_bytes, "bytes per parameter");
   v.optional("optimizer", job.optimizer, "what a step runs");
   describe_synchronizations(v, job);
+  // Left out of dumps where it is true, as above.
+  if (!v.dumping() || !job.cuda_graphs) {
+    v.optional("cuda_graphs", job.cuda_graphs,
+               "kernels of a pass are launched as one CUDA graph; without, a block that is priced "
+               "by its kernels takes at least `launch` of the GPU type for each of them");
+  }
   v.optional("allowed", job.allowed, "what planners may use");
 }
 

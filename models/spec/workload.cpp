@@ -110,6 +110,12 @@ void add_feed_forward(const ModelShape& s, std::vector<Parameter>& out) {
 /// all tokens count, as in Megatron [Narayanan 2021, appendix] and in the planners' papers.
 double attention_flops(const Sizes& n) { return 4 * n.tokens * n.tokens * n.query; }
 
+/// Of the feed-forward of all rows that are routed to experts.
+double expert_flops(const ModelShape& shape, const Sizes& n) {
+  if (shape.experts == 0) return 0;
+  return 2 * n.tokens * n.routed * (widening_matrices(shape) + 1) * n.hidden * n.ffn;
+}
+
 /// 2 x rows x columns per token for every matrix: QKV, output projection, feed-forward, router.
 double transformer_flops(const ModelShape& shape, const Sizes& n) {
   const double projections = 2 * n.tokens * n.hidden * (2 * n.query + 2 * n.kv);
@@ -124,26 +130,33 @@ double softmax_statistics(const ModelShape& shape, const Sizes& n) {
   return 4.0 * n.tokens * shape.heads;
 }
 
+/// Inside the feed-forward, of each routed row.
+double kept_inside(const ModelShape& shape, const Sizes& n) {
+  const double inner = shape.activation == Activation::swiglu ? 3
+                       : shape.activation == Activation::gelu ? 2
+                                                              : 1;
+  return n.element * n.tokens * n.routed * inner * n.ffn;
+}
+
+/// Rows that went to the experts and came back (2H for each) and the router's fp32 probabilities.
+double kept_around_experts(const ModelShape& shape, const Sizes& n) {
+  if (shape.experts == 0) return 0;
+  return n.tokens * (2 * n.element * n.routed * n.hidden + 4.0 * shape.experts);
+}
+
 /// Tensors that are whole heads or columns of F, so that each member keeps its share. Per token, in
 /// elements: Q, K, V and the attention output; inside the feed-forward (for each routed row) what
 /// its backward needs: GELU its input and output (2F), ReLU its output alone (F), SwiGLU gate, up
 /// and their product (3F). For GPT this is Korthikanti's 24 sbh / t [2022, eq. 2].
 double kept_split(const ModelShape& shape, const Sizes& n) {
-  const double inner = shape.activation == Activation::swiglu ? 3
-                       : shape.activation == Activation::gelu ? 2
-                                                              : 1;
-  const double elements = 2 * n.query + 2 * n.kv + n.routed * inner * n.ffn;
-  return n.element * n.tokens * elements + softmax_statistics(shape, n);
+  return n.element * n.tokens * (2 * n.query + 2 * n.kv) + kept_inside(shape, n) +
+         softmax_statistics(shape, n);
 }
 
 /// Tensors of full width H. Per token: inputs of both norms, of QKV and of the feed-forward (4H),
-/// two dropout masks; for GPT Korthikanti's 10 sbh [2022, eq. 2]. A MoE block also keeps the
-/// rows that went to the experts and came back (2H for each) and the router's fp32 probabilities.
+/// two dropout masks; for GPT Korthikanti's 10 sbh [2022, eq. 2]. A MoE block keeps more.
 double kept_replicated(const ModelShape& shape, const Sizes& n) {
-  double bytes = n.tokens * n.hidden * (4 * n.element + 2 * n.mask);
-  if (shape.experts > 0)
-    bytes += n.tokens * (2 * n.element * n.routed * n.hidden + 4.0 * shape.experts);
-  return bytes;
+  return n.tokens * n.hidden * (4 * n.element + 2 * n.mask) + kept_around_experts(shape, n);
 }
 
 /// What the forward pass reads and writes without weights, every op on its own and attention as one
@@ -166,12 +179,17 @@ Block transformer_block(const ModelShape& shape, const Sizes& n) {
   block.kind = shape.experts > 0 ? BlockKind::moe : BlockKind::transformer;
   block.forward_flops = {transformer_flops(shape, n)};
   block.attention_flops = {attention_flops(n)};
+  block.expert_flops = {expert_flops(shape, n)};
   add_attention(shape, block.parameters);
   add_feed_forward(shape, block.parameters);
   block.input_bytes = block.output_bytes = {n.element * n.tokens * n.hidden};
   block.kept_split = {kept_split(shape, n)};
   block.kept_replicated = {kept_replicated(shape, n)};
   block.attention_kept = {softmax_statistics(shape, n)};
+  if (shape.experts > 0) {
+    block.experts_split = {kept_inside(shape, n)};
+    block.experts_replicated = {kept_around_experts(shape, n)};
+  }
   block.memory_traffic = {transformer_traffic(shape, n)};
   block.tensor_collectives = 2;
   block.expert_all_to_all = shape.experts > 0;

@@ -27,12 +27,15 @@ struct Block {
   ir::BlockKind kind = ir::BlockKind::transformer;
   Flops forward_flops;    ///< All matrix products; backward is twice that.
   Flops attention_flops;  ///< Part of forward_flops that selective recompute repeats.
+  Flops expert_flops;     ///< Part of forward_flops that recomputing experts repeats.
   std::vector<Parameter> parameters;
   Bytes input_bytes;               ///< Activation that it receives from the block before.
   Bytes output_bytes;              ///< Activation that it sends to the next block.
   Bytes kept_split;                ///< Kept for backward, divided by the tensor-parallel degree.
   Bytes kept_replicated;           ///< Kept for backward on every member, unless sequence parallel.
   Bytes attention_kept;            ///< Part of kept_split that selective recompute does not keep.
+  Bytes experts_split;             ///< Part of kept_split that recomputing experts does not keep.
+  Bytes experts_replicated;        ///< The same of kept_replicated.
   Bytes logits;                    ///< Head only: transient fp32 logits, divided by the degree.
   Bytes memory_traffic;            ///< Read and written by the forward pass, without weights.
   int tensor_collectives = 0;      ///< All-reduces of output size in forward (as many in backward).

@@ -319,10 +319,9 @@ std::string HetuCosts::describe(const HetuVariant& variant, const HetuLayout& la
                         same - i > 1 ? fmt::format("{} x ", same - i) : "", chains[i]);
     i = same;
   }
-  static constexpr const char* kRecompute[] = {"no", "selective", "full"};
   return fmt::format("{} pipeline{}, micro-batches of {}, {} recompute, ZeRO-{}: {}", layout.size(),
                      layout.size() == 1 ? "" : "s", variant.micro_batch_size,
-                     kRecompute[static_cast<int>(variant.recompute)], variant.zero, text);
+                     recompute_in_words(variant.recompute), variant.zero, text);
 }
 
 }  // namespace orrery::planners

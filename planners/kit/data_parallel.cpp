@@ -313,10 +313,9 @@ ir::Plan DataParallel::build(const DataParallelSetting& s) const {
 }
 
 std::string DataParallel::describe(const DataParallelSetting& s) const {
-  static constexpr const char* kRecompute[] = {"no", "selective", "full"};
   return fmt::format("{}, {} recompute, ZeRO-{}{}",
                      name_of(s.data_parallel, s.sequence_degree, s.micro_batch_size),
-                     kRecompute[static_cast<int>(s.recompute)], s.zero,
+                     recompute_in_words(s.recompute), s.zero,
                      s.shard_group > 0 ? fmt::format(" in groups of {}", s.shard_group) : "");
 }
 

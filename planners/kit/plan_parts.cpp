@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "models/ir/names.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -36,12 +37,18 @@ std::vector<int> tensor_degrees(const models::Workload& workload, const models::
 
 ir::Recompute strongest_recompute(const models::Job& job) {
   const auto& allowed = job.allowed.recompute;
-  return allowed.empty() ? ir::Recompute::none : *std::max_element(allowed.begin(), allowed.end());
+  return allowed.empty() ? ir::Recompute::none
+                         : *std::max_element(allowed.begin(), allowed.end(), ir::weaker);
+}
+
+std::string recompute_in_words(ir::Recompute recompute) {
+  return recompute == ir::Recompute::none ? "no" : ir::name_of(recompute);
 }
 
 ir::Recompute weakest_recompute(const models::Job& job) {
   const auto& allowed = job.allowed.recompute;
-  return allowed.empty() ? ir::Recompute::none : *std::min_element(allowed.begin(), allowed.end());
+  return allowed.empty() ? ir::Recompute::none
+                         : *std::min_element(allowed.begin(), allowed.end(), ir::weaker);
 }
 
 int smallest_zero_stage(const models::Job& job) {

@@ -29,7 +29,9 @@ std::optional<models::Infeasible> one_group_a_stage(const ir::Plan& plan);
 std::vector<int> tensor_degrees(const models::Workload& workload, const models::Job& job,
                                 int limit);
 
-/// Full if the job allows it, else selective, else none.
+/// "no", or its name.
+std::string recompute_in_words(ir::Recompute recompute);
+/// What repeats most of what the job allows; else none.
 ir::Recompute strongest_recompute(const models::Job& job);
 /// The other way round.
 ir::Recompute weakest_recompute(const models::Job& job);

@@ -786,6 +786,13 @@ PlannerResult OrrerySearch::run() {
   if (input_.devices.empty()) {
     return {models::Infeasible{"number of devices", "no device is given"}, std::move(report_)};
   }
+  const std::vector<ir::Recompute>& kinds = input_.job.allowed.recompute;
+  if (!kinds.empty() && std::all_of(kinds.begin(), kinds.end(), [](ir::Recompute kind) {
+        return kind == ir::Recompute::experts;
+      })) {
+    return {models::Infeasible{"recompute", "it recomputes nothing, attention or whole layers"},
+            std::move(report_)};
+  }
   if (settings_.objective != OrreryObjective::time && others().empty()) {
     const bool energy = settings_.objective == OrreryObjective::energy;
     for (const DeviceId device : input_.devices) {

@@ -273,6 +273,9 @@ TEST(AllPlanners, KeepToWhatTheJobAllows) {
   world = make();
   world->job.allowed.recompute = {ir::Recompute::selective};
   expect_answers(*world, "selective recompute only", "fsdp (ZeRO stage)");
+  world = make();
+  world->job.allowed.recompute = {ir::Recompute::experts};
+  expect_answers(*world, "recompute of experts only", "fsdp (ZeRO stage), orrery (recompute)");
   const std::vector<std::pair<int, std::string>> stages = {
       {1, "fsdp (ZeRO stage)"},
       {2, "hetu (ZeRO stage), fsdp (ZeRO stage)"},

@@ -190,7 +190,8 @@ void bind_job(py::module_& m) {
                 sequence_parallel, max_tensor_parallel, max_micro_batch_size, schedules,
                 max_optimizer_offload);
   ORRERY_RECORD(m, models::Job, "What is trained on what batch.", global_batch, sequence_length,
-                lengths, dtype, state_bytes, optimizer, gradient_synchronizations, allowed);
+                lengths, dtype, state_bytes, optimizer, gradient_synchronizations, cuda_graphs,
+                allowed);
   ORRERY_RECORD(
       m, models::Runtime,
       "What it takes to notice a loss, to start processes, to connect ranks and to search "
@@ -222,9 +223,9 @@ void bind_judgment(py::module_& m) {
                 expert_ffn, load, window, unfused, norms, scan);
   ORRERY_RECORD(m, models::KernelDegrees, "How a block is divided, and in which numbers.", sequence,
                 samples, tensor_parallel, context_parallel, expert_parallel, products, causal,
-                sequence_parallel, accumulates, fused);
+                sequence_parallel, accumulates, fused, launch);
   ORRERY_RECORD(m, models::KernelTimes, "Seconds of the passes of a block.", forward, backward,
-                backward_weight, attention);
+                backward_weight, attention, experts, kernels_forward, kernels_backward);
   ORRERY_RECORD(m, models::SegmentMemory, "Memory per device of a segment's group, in bytes.",
                 parameters, gradients, optimizer_states, activations_per_micro_batch, recomputed,
                 recomputed_kept, logits, communication);

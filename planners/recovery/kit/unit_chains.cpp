@@ -101,10 +101,10 @@ const Chain* UnitChains::chain(const ChainShape& shape) const {
   const auto [entry, fresh] = chains_.try_emplace(shape);
   std::optional<Chain>& found = entry->second;
   if (fresh) {
-    for (const ir::Recompute recompute :
-         {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full}) {
+    for (const ir::Recompute recompute : {ir::Recompute::none, ir::Recompute::selective,
+                                          ir::Recompute::experts, ir::Recompute::full}) {
       const auto& allowed = input_.job.allowed.recompute;
-      if (recompute < shape.at_least) continue;
+      if (ir::weaker(recompute, shape.at_least)) continue;
       if (std::count(allowed.begin(), allowed.end(), recompute) == 0) continue;
       found = plan(shape, recompute);
       if (found) break;

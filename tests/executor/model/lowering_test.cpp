@@ -308,12 +308,13 @@ TEST(FindUnsupported, NamesEverythingAtOnce) {
   program.segments[0].zero.stage = 3;
   program.segments[0].sequence = ir::SequenceParallelism::ulysses;
   program.segments[0].expert_parallel = 2;
+  program.segments[0].recompute = Recompute::experts;
   std::string all;
   for (const std::string& one : find_unsupported(program)) all += one + "\n";
   for (const char* word :
        {"collapsed", "ZeRO-3 with tied", "3 learned positions", "beside layers without",
         "0 of 5 experts", "8 heads over 3", "convolution", "Ulysses' or ring sequence parallelism",
-        "expert parallelism 2 with 5 experts", "3 key-value heads"}) {
+        "expert parallelism 2 with 5 experts", "3 key-value heads", "experts alone"}) {
     EXPECT_NE(all.find(word), std::string::npos) << word << " is not in\n" << all;
   }
   program = lower_one_group(small_header(8, 2, Activation::swiglu), 4, Recompute::none, 2).program;

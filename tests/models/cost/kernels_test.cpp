@@ -176,6 +176,39 @@ TEST(Layer, OpByOpTakesLongerInEachPart) {
   EXPECT_NEAR(more(attention).first, (20 * 1.25 + 4 * 1.25 - 8) * 512, 1e-6);
 }
 
+TEST(Layer, WithoutGraphsTakesWhatTheHostLaunches) {
+  // Attention 1 and 2, two matrices of attention and two of the feed-forward 1 and 2 each, 6 and 8
+  // between them.
+  const KernelLayer layer =
+      kernel_layer(worlds::gpt(1, 1024, 8, 1000, 64), ir::BlockKind::transformer);
+  KernelDegrees at{.sequence = 64};
+  const Kernels fast{round_model(), BytesPerSecond{1e30}};
+  const KernelTimes graph = fast.layer(layer, at);
+  EXPECT_EQ(graph.kernels_forward, 1 + 4 + 6);
+  EXPECT_EQ(graph.kernels_backward, 2 + 8 + 8);
+  at.launch = Seconds{1};
+  EXPECT_DOUBLE_EQ(fast.layer(layer, at).forward.value, 11);
+  EXPECT_DOUBLE_EQ(fast.layer(layer, at).backward.value, 18);
+  at.launch = Seconds{1e-12};
+  EXPECT_EQ(fast.layer(layer, at).forward, graph.forward);
+}
+
+TEST(Experts, AreThePartOfALayerThatTheirRecomputationRepeats) {
+  ir::ModelShape shape = worlds::gpt(1, 1024, 8, 1000, 64);
+  shape.experts = 16;
+  shape.top_k = 2;
+  const KernelLayer with = kernel_layer(shape, ir::BlockKind::moe);
+  KernelLayer without = with;
+  without.experts = 0;
+  const KernelDegrees at{.sequence = 2048, .expert_parallel = 4};
+  for (const Kernels& kernels : {computing(), moving()}) {
+    const KernelTimes times = kernels.layer(with, at);
+    EXPECT_GT(times.experts.value, 0);
+    EXPECT_NEAR(times.experts.value, times.forward.value - kernels.layer(without, at).forward.value,
+                1e-9 * times.forward.value);
+  }
+}
+
 TEST(Optimizer, MovesStatesAndReadsGradientsTwice) {
   const StateBytes bytes{.weight = 2, .gradient = 4, .master = 4, .moments = 8};
   EXPECT_DOUBLE_EQ(moving().optimizer(1e9, bytes).value, (2 * 4 + 2 * 8 + 2 * 4 + 2) * 1e9 / 1e12);
@@ -281,6 +314,13 @@ TEST_F(PricedByKernels, PassesAndTheirHalvesAreThoseOfTheKernels) {
   EXPECT_EQ(price(again), times.backward + times.attention);
   again.recompute = ir::Recompute::full;
   EXPECT_EQ(price(again), times.backward + times.forward);
+}
+
+TEST_F(PricedByKernels, WithoutGraphsTheHostMayBeTheSlowerOne) {
+  cluster_.gpu_types[0].launch = Seconds{0.5};
+  EXPECT_EQ(price(layer(Pass::forward)), expected(Dtype::bf16).forward);
+  job_.cuda_graphs = false;
+  EXPECT_EQ(price(layer(Pass::forward)), 11 * Seconds{0.5});
 }
 
 TEST_F(PricedByKernels, AMeasuredBlockComesFirstAndUsedEntriesSayWhich) {

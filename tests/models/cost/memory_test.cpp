@@ -163,6 +163,15 @@ TEST_F(SegmentMemoryTest, RecomputeMovesActivationsFromKeptToTransient) {
   const SegmentMemory full = memory(1, 2, one, ir::Recompute::full);
   EXPECT_DOUBLE_EQ(full.activations_per_micro_batch.value, 2 * 100);
   EXPECT_DOUBLE_EQ(full.recomputed.value, 1000);
+  // Of 800 split and 300 replicated bytes of two layers on two GPUs.
+  for (const BlockId layer : {BlockId{1}, BlockId{2}}) {
+    workload_.blocks[layer.index()].kind = ir::BlockKind::moe;
+    workload_.blocks[layer.index()].experts_split = {400};
+    workload_.blocks[layer.index()].experts_replicated = {120};
+  }
+  const SegmentMemory experts = memory(1, 2, worlds::group({0, 1}), ir::Recompute::experts);
+  EXPECT_DOUBLE_EQ(experts.activations_per_micro_batch.value, 2 * (400 / 2.0 + 180));
+  EXPECT_DOUBLE_EQ(experts.recomputed.value, 400 / 2.0 + 120);
   const SegmentMemory ends = memory(0, 5, one, ir::Recompute::full);
   EXPECT_DOUBLE_EQ(ends.activations_per_micro_batch.value, 50 + 4 * 100 + 70);
 }

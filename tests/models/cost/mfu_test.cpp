@@ -70,6 +70,23 @@ TEST(Mfu, SelectiveRecomputeCountsAttentionOnly) {
   EXPECT_NEAR(extra / (Trillion::kBatch * 128 * 4 * 2048.0 * 2048 * 25600), 1, 1e-9);
 }
 
+TEST(Mfu, RecomputedExpertsCountTheirProducts) {
+  ir::ModelShape shape = worlds::gpt(4, 512, 8, 1000, 256);
+  shape.experts = 8;
+  shape.top_k = 2;
+  const Workload workload = build_workload(shape, 256, ir::Dtype::bf16);
+  ir::Plan plan;
+  plan.pipelines = {worlds::pipeline({4}, {{0}}, 1)};
+  plan.pipelines[0].stages[0].segments[0].recompute = ir::Recompute::experts;
+  const double samples = static_cast<double>(ir::global_batch(plan));
+  const double matrices = shape.activation == ir::Activation::swiglu ? 3 : 2;
+  const double extra =
+      step_hardware_flops(plan, workload).value - step_model_flops(plan, workload).value;
+  EXPECT_NEAR(
+      extra / (samples * 4 * 2 * matrices * 256 * 2 * shape.capacity_factor * 512.0 * shape.ffn), 1,
+      1e-9);
+}
+
 TEST(Mfu, SubstituteDtypeGivesThePeak) {
   GpuType v100;
   v100.peak[ir::Dtype::fp16] = 125_TFLOPS;

@@ -101,6 +101,10 @@ TEST_F(RoundNumbers, RecomputeRepeatsForwardOrAttentionOfLayers) {
   EXPECT_DOUBLE_EQ(price(query), 3.0);
   query.recompute = ir::Recompute::selective;
   EXPECT_DOUBLE_EQ(price(query), 2.1);
+  query.recompute = ir::Recompute::experts;  // the layer has none
+  EXPECT_DOUBLE_EQ(price(query), 2.0);
+  workload_.blocks[1].expert_flops = {20e12};
+  EXPECT_DOUBLE_EQ(price(query), 2.4);
   query.pass = Pass::backward_weight;
   EXPECT_DOUBLE_EQ(price(query), 1.0);
   query.pass = Pass::backward;
@@ -158,6 +162,7 @@ TEST_F(RoundNumbers, ImbalanceSlowsTheExpertsOfAMoeBlock) {
   workload_.shape.top_k = 2;
   // 2 x 3 matrices x 128 tokens x 10^6 x top 2 = 1.536e9 FLOPs
   block.forward_flops = {2 * 1.536e9};
+  block.expert_flops = {1.536e9};
   block.memory_traffic = {};
   block.parameters.clear();
   const double even = price(layer());

@@ -201,14 +201,15 @@ TEST(InnerVolume, ExpertsDispatchAndCombineOncePerPass) {
   shape.capacity_factor = 1.25;
   const Workload workload = build_workload(shape, kTokens, ir::Dtype::bf16);
   for (const bool megatron : {false, true}) {
-    for (const bool recompute : {false, true}) {
+    for (const auto recompute :
+         {ir::Recompute::none, ir::Recompute::full, ir::Recompute::experts}) {
       ir::Group group;
       group.tensor_parallel = 2;
       if (megatron) group.sequence = ir::SequenceParallelism::megatron;
       ir::Plan plan = one_stage(4, group);
       segment_of(plan).expert_parallel = 4;
-      if (recompute) segment_of(plan).recompute = ir::Recompute::full;
-      const double passes = 4 * (recompute ? 3 : 2);
+      segment_of(plan).recompute = recompute;
+      const double passes = 4 * (recompute == ir::Recompute::none ? 2 : 3);
       const double senders = megatron ? 4 : 8;  // Members that send a sample's tokens.
       // [Lepikhin et al. 2021, 3.2]: top_k x capacity rows per token, 3/4 of them to others.
       expect_traffic(plan, workload, Purpose::expert_parallel,

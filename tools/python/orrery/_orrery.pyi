@@ -8,14 +8,14 @@ from .record import Record
 class Allowed(Record):
     """What a planner may use."""
 
-    recompute: list[Literal["none", "selective", "full"]]
+    recompute: list[Literal["none", "selective", "full", "experts"]]
     zero_stages: list[int]
     sequence_parallel: bool
     max_tensor_parallel: int
     max_micro_batch_size: int
     schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v", "dual_pipe"]]
     max_optimizer_offload: float
-    def __init__(self, *, recompute: list[Literal["none", "selective", "full"]] = ...,
+    def __init__(self, *, recompute: list[Literal["none", "selective", "full", "experts"]] = ...,
                  zero_stages: list[int] = ..., sequence_parallel: bool = ...,
                  max_tensor_parallel: int = ..., max_micro_batch_size: int = ...,
                  schedules: list[Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v",
@@ -53,14 +53,14 @@ class BlockQuery(Record):
     tensor_parallel: int
     sequence_degree: int
     samples: int
-    recompute: Literal["none", "selective", "full"]
+    recompute: Literal["none", "selective", "full", "experts"]
     expert_parallel: int
     sequence_parallel: bool
     def __init__(self, *, gpu_type: int = ..., block: int = ..., pass_: Literal["forward",
                  "backward", "backward_input", "backward_weight", "optimizer"] = ...,
                  tensor_parallel: int = ..., sequence_degree: int = ..., samples: int = ...,
-                 recompute: Literal["none", "selective", "full"] = ..., expert_parallel: int = ...,
-                 sequence_parallel: bool = ...) -> None: ...
+                 recompute: Literal["none", "selective", "full", "experts"] = ...,
+                 expert_parallel: int = ..., sequence_parallel: bool = ...) -> None: ...
 
 class BlockTime(Record):
     """Time of one block on one GPU, for one micro-batch."""
@@ -514,12 +514,13 @@ class Job(Record):
     state_bytes: StateBytes
     optimizer: Literal["adam", "sgd"]
     gradient_synchronizations: int
+    cuda_graphs: bool
     allowed: Allowed
     def __init__(self, *, global_batch: int = ..., sequence_length: int = ...,
                  lengths: LengthDistribution | None = ..., dtype: Literal["fp32", "tf32", "fp16",
                  "bf16", "fp8", "fp64", "fp4"] = ..., state_bytes: StateBytes = ...,
                  optimizer: Literal["adam", "sgd"] = ..., gradient_synchronizations: int = ...,
-                 allowed: Allowed = ...) -> None: ...
+                 cuda_graphs: bool = ..., allowed: Allowed = ...) -> None: ...
 
 class JobState(Record):
     """What a policy may know when it decides."""
@@ -555,11 +556,12 @@ class KernelDegrees(Record):
     sequence_parallel: bool
     accumulates: bool
     fused: bool
+    launch: float
     def __init__(self, *, sequence: int = ..., samples: int = ..., tensor_parallel: int = ...,
                  context_parallel: int = ..., expert_parallel: int = ..., products: Literal["fp32",
                  "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"] = ..., causal: bool = ...,
-                 sequence_parallel: bool = ..., accumulates: bool = ...,
-                 fused: bool = ...) -> None: ...
+                 sequence_parallel: bool = ..., accumulates: bool = ..., fused: bool = ...,
+                 launch: float = ...) -> None: ...
 
 class KernelLayer(Record):
     """What the kernels of a layer compute."""
@@ -620,8 +622,12 @@ class KernelTimes(Record):
     backward: float
     backward_weight: float
     attention: float
+    experts: float
+    kernels_forward: int
+    kernels_backward: int
     def __init__(self, *, forward: float = ..., backward: float = ..., backward_weight: float = ...,
-                 attention: float = ...) -> None: ...
+                 attention: float = ..., experts: float = ..., kernels_forward: int = ...,
+                 kernels_backward: int = ...) -> None: ...
 
 class LayerProfile(Record):
     """All layers of a model on one GPU type."""
@@ -1441,12 +1447,12 @@ class Segment(Record):
     last_block: int
     virtual_stage: int
     groups: list[Group]
-    recompute: Literal["none", "selective", "full"]
+    recompute: Literal["none", "selective", "full", "experts"]
     zero: Zero
     expert_parallel: int
     def __init__(self, *, first_block: int = ..., last_block: int = ..., virtual_stage: int = ...,
-                 groups: list[Group] = ..., recompute: Literal["none", "selective", "full"] = ...,
-                 zero: Zero = ..., expert_parallel: int = ...) -> None: ...
+                 groups: list[Group] = ..., recompute: Literal["none", "selective", "full",
+                 "experts"] = ..., zero: Zero = ..., expert_parallel: int = ...) -> None: ...
 
 class SegmentInfo(Record):
     """The blocks that one compute op covers, and how."""
@@ -1463,7 +1469,7 @@ class SegmentInfo(Record):
     sequence_degree: int
     sequence: Literal["none", "megatron", "ulysses", "ring"]
     expert_parallel: int
-    recompute: Literal["none", "selective", "full"]
+    recompute: Literal["none", "selective", "full", "experts"]
     zero: Zero
     redundant: bool
     def __init__(self, *, pipeline: int = ..., stage: int = ..., virtual_stage: int = ...,
@@ -1471,7 +1477,7 @@ class SegmentInfo(Record):
                  first_block: int = ..., last_block: int = ..., tensor_parallel: int = ...,
                  sequence_degree: int = ..., sequence: Literal["none", "megatron", "ulysses",
                  "ring"] = ..., expert_parallel: int = ..., recompute: Literal["none", "selective",
-                 "full"] = ..., zero: Zero = ..., redundant: bool = ...) -> None: ...
+                 "full", "experts"] = ..., zero: Zero = ..., redundant: bool = ...) -> None: ...
 
 class SegmentMemory(Record):
     """Memory per device of a segment's group, in bytes."""
