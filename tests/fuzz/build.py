@@ -10,7 +10,7 @@ import pathlib
 import re
 import shlex
 
-# Not experiments/study, which clang 14 does not compile: it captures structured bindings.
+# Not experiments/study, which would be half as much again.
 READERS = ["models/base", "models/config", "models/ir", "models/spec", "models/check", "traces",
            "calibration/importers", "executor/net", "executor/launcher", "tools/cli"]
 SANITIZERS = "address,undefined"
