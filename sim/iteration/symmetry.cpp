@@ -695,9 +695,9 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
         step_of_route_.push_back(one.step);
         flows.push_back({route->second, load(f).bytes, load(f).tail});
       } else if (fresh) {
-        const auto same = std::find_if(flows.begin(), flows.end(), [&](const Folding::Flow& flow) {
-          return flow.route == route->second;
-        });
+        const auto same = std::find_if(
+            flows.begin(), flows.end(),
+            [like = route->second](const Folding::Flow& flow) { return flow.route == like; });
         same->tail = std::max(same->tail, load(f).tail);
       }
       global_route[f] = route->second;
