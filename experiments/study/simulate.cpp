@@ -39,14 +39,10 @@ void check_phases(const models::PlannedStep& step, const std::string& path,
                   config::Diagnostics& diagnostics) {
   for (std::size_t i = 0; i < step.phases.size(); ++i) {
     const models::PlannedStep::Phase& phase = step.phases[i];
-    // What a step plan uses is allowed: nothing else says what is.
+    // Nothing says what a step plan may use.
     models::Job job = pricer.job();
     job.global_batch = ir::global_batch(phase.plan);
-    job.allowed.recompute = {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::experts,
-                             ir::Recompute::full};
-    job.allowed.zero_stages = {0, 1, 2, 3};
-    job.allowed.sequence_parallel = true;
-    job.allowed.schedules = {phase.plan.schedule};
+    job.allowed = everything_allowed(phase.plan);
     const auto reference = std::max<std::int64_t>(phase.length_range.longest, 1);
     auto defects = models::validate(phase.plan, cluster, pricer.workload(reference), job);
     if (defects.empty()) defects = models::find_unsupported(phase.plan);

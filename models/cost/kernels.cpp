@@ -74,26 +74,6 @@ Traffic traffic(const KernelLayer& layer, bool fused) {
           {76 + 6, layer.gated ? 18.0 : 6.0, rotation, 40}};
 }
 
-}  // namespace
-
-std::vector<std::pair<KernelSplit, const char*>> enum_names(KernelSplit) {
-  using enum KernelSplit;
-  return {{none, "none"}, {columns, "columns"}, {rows, "rows"}};
-}
-
-KernelTimes& KernelTimes::operator+=(const KernelTimes& other) {
-  forward += other.forward;
-  backward += other.backward;
-  backward_weight += other.backward_weight;
-  attention += other.attention;
-  experts += other.experts;
-  kernels_forward += other.kernels_forward;
-  kernels_backward += other.kernels_backward;
-  return *this;
-}
-
-namespace {
-
 /// Kernels that only move bytes, or take a time of their own.
 KernelTimes kernels(Seconds forward, int kernels_forward, Seconds backward, int kernels_backward) {
   KernelTimes times;
@@ -112,6 +92,22 @@ KernelTimes launched(KernelTimes times, Seconds launch) {
 }
 
 }  // namespace
+
+std::vector<std::pair<KernelSplit, const char*>> enum_names(KernelSplit) {
+  using enum KernelSplit;
+  return {{none, "none"}, {columns, "columns"}, {rows, "rows"}};
+}
+
+KernelTimes& KernelTimes::operator+=(const KernelTimes& other) {
+  forward += other.forward;
+  backward += other.backward;
+  backward_weight += other.backward_weight;
+  attention += other.attention;
+  experts += other.experts;
+  kernels_forward += other.kernels_forward;
+  kernels_backward += other.kernels_backward;
+  return *this;
+}
 
 KernelLayer kernel_layer(const ir::ModelShape& shape, ir::BlockKind kind) {
   const double query = static_cast<double>(shape.heads) * shape.head_dim;

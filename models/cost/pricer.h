@@ -47,14 +47,19 @@ struct BlockQuery {
 /// the forward (full) or its share attention_flops / forward_flops (selective) or expert_flops /
 /// forward_flops (experts) of layers, not of embedding and head. In MoE blocks the FLOPs of the
 /// feed-forward are multiplied by expert_imbalance: experts are computed as one batch that is as
-/// long as the busiest one's. A profile's BlockTime replaces the roofline where GPU, block kind,
-/// model (or ""), pass, degree, samples, sequence length and dtype are equal and sequence_degree is
-/// 1; between two measured micro-batch sizes it is linear; backward may be put together from its
-/// two halves and a half be taken from it. Kernels (ir::KernelModel) replace the roofline of
-/// transformer blocks, embedding and head where they know the number format: their own split of
-/// backward, and of what recompute repeats. Without Job::cuda_graphs a block takes at least
-/// GpuType::launch for each of its kernels. A step of the optimizer, unless it was measured, is
-/// theirs as well. Caches by query: not for concurrent use.
+/// long as the busiest one's.
+///
+/// A profile's BlockTime replaces the roofline where GPU, block kind, model (or ""), pass, degree,
+/// samples, sequence length and dtype are equal and sequence_degree is 1; between two measured
+/// micro-batch sizes it is linear; backward may be put together from its two halves and a half be
+/// taken from it.
+///
+/// Kernels (ir::KernelModel) replace the roofline of transformer blocks, embedding and head where
+/// they know the number format: their own split of backward, and of what recompute repeats. Without
+/// Job::cuda_graphs a block takes at least GpuType::launch for each of its kernels. A step of the
+/// optimizer, unless it was measured, is theirs as well.
+///
+/// Caches by query: not for concurrent use.
 class Pricer {
  public:
   /// Keeps references to nothing: copies what it needs.

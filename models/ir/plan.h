@@ -57,21 +57,11 @@ enum class Recompute {
               ///< recompute_modules].
 };
 
-/// Kinds of recomputation by how much they repeat.
-constexpr int strength(Recompute recompute) {
-  switch (recompute) {
-    case Recompute::none:
-      return 0;
-    case Recompute::selective:
-      return 1;
-    case Recompute::experts:
-      return 2;
-    case Recompute::full:
-      break;
-  }
-  return 3;
+/// Whether `a` repeats less than `b`.
+constexpr bool weaker(Recompute a, Recompute b) {
+  constexpr int kRepeats[] = {0, 1, 3, 2};  // In the order of Recompute.
+  return kRepeats[static_cast<int>(a)] < kRepeats[static_cast<int>(b)];
 }
-constexpr bool weaker(Recompute a, Recompute b) { return strength(a) < strength(b); }
 
 /// Sequence lengths that a pipeline or a phase takes, in tokens, both ends included.
 struct LengthRange {
