@@ -607,6 +607,7 @@ ir::Profile for_cluster(const ir::Profile& profile, const models::Cluster& clust
       entry.fixed *= factor;
       entry.per_parameter *= factor;
     });
+    copy(out.overlap_losses, [](ir::OverlapLoss&) {});
     copy(out.memory, [](ir::MemoryOverhead&) {});
   }
   return out;

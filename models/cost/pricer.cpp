@@ -484,6 +484,35 @@ Seconds Pricer::compute(const ir::Program& program, const ir::Op& op,
 
 std::optional<Seconds> Pricer::storage(const ir::Op& op) const { return state_->storage(op); }
 
+IdVector<RankId, double> Pricer::overlap_losses(const ir::Program& program) const {
+  const Cluster& cluster = state_->cluster;
+  std::map<int, double> of_type;
+  for (const ir::OverlapLoss& entry : state_->profile.overlap_losses) {
+    for (std::size_t type = 0; type < cluster.gpu_types.size(); ++type) {
+      if (cluster.gpu_types[type].name == entry.gpu) of_type[static_cast<int>(type)] = entry.share;
+    }
+  }
+  if (of_type.empty() || program.collectives.empty()) return {};
+  IdVector<RankId, double> losses(program.ranks.size(), 0.0);
+  std::set<int> used;
+  for (const RankId rank : losses.ids()) {
+    for (const DeviceId device : program.ranks[rank.index()].devices) {
+      const auto found = of_type.find(cluster.device(device).gpu_type);
+      if (found == of_type.end()) continue;
+      losses[rank] = std::max(losses[rank], found->second);
+      used.insert(found->first);
+    }
+  }
+  for (const ir::OverlapLoss& entry : state_->profile.overlap_losses) {
+    for (const int type : used) {
+      if (entry.gpu != cluster.gpu_types[as_size(type)].name) continue;
+      state_->note(fmt::format("profile: {} at {:.1f} % less speed beside collectives{}", entry.gpu,
+                               100 * entry.share, scaled_note(entry.provenance)));
+    }
+  }
+  return losses;
+}
+
 std::vector<std::string> Pricer::used_entries() const {
   std::set<std::string> all = state_->used;
   for (std::string& line : describe_calibrations(state_->cluster, state_->profile)) {

@@ -81,6 +81,9 @@ class Pricer {
   Seconds optimizer(int gpu_type, double parameters) const;
   /// Time of a state op to or from storage that the profile measured (StorageTime); else nothing.
   std::optional<Seconds> storage(const ir::Op& op) const;
+  /// By rank what its compute loses while collectives run beside it (ir::OverlapLoss), of its GPU
+  /// types the most; empty if the profile has none for them.
+  IdVector<RankId, double> overlap_losses(const ir::Program& program) const;
   /// One line for each profile entry that was used, for each block that was priced by kernels, and
   /// for each (GPU, block kind, pass, dtype) that fell back to the roofline, with its efficiency
   /// and where that comes from; for each link class of the profile whether the cluster's topology
@@ -108,8 +111,8 @@ class Pricer {
 class ProgramPrices {
  public:
   ProgramPrices(const ir::Program& program, const Pricer& pricer);
-  /// Prices that were computed elsewhere, one for each op.
-  explicit ProgramPrices(std::vector<Seconds> by_op);
+  /// Prices that were computed elsewhere, one for each op, and what ranks lose to overlap.
+  explicit ProgramPrices(std::vector<Seconds> by_op, IdVector<RankId, double> overlap_losses = {});
   /// As Pricer::compute.
   Seconds compute(OpId op) const { return prices_[index_[op]]; }
   /// As Pricer::storage; nothing for prices that were computed elsewhere.
@@ -118,10 +121,16 @@ class ProgramPrices {
     return found == storage_.end() ? std::nullopt : std::optional<Seconds>(found->second);
   }
 
+  /// As Pricer::overlap_losses, of a rank.
+  double overlap_loss(RankId rank) const {
+    return overlap_losses_.empty() ? 0.0 : overlap_losses_[rank];
+  }
+
  private:
   IdVector<OpId, std::uint32_t> index_;  ///< Into prices_.
   std::vector<Seconds> prices_;
   std::map<OpId, Seconds> storage_;  ///< Measured state ops.
+  IdVector<RankId, double> overlap_losses_;
 };
 
 }  // namespace orrery::models

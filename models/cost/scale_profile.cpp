@@ -84,6 +84,8 @@ ir::Profile scale_profile(const ir::Profile& profile, const GpuType& from, const
   const auto unchanged = [](const auto&) { return true; };
   add_scaled(out.pass_overheads, from, to, unchanged,
              [](const auto& a, const auto& b) { return a.pass == b.pass; });
+  add_scaled(out.overlap_losses, from, to, unchanged,
+             [](const auto&, const auto&) { return true; });
   add_scaled(out.memory, from, to, unchanged, [](const auto&, const auto&) { return true; });
   return out;
 }

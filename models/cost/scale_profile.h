@@ -17,7 +17,8 @@ namespace orrery::models {
 /// - optimizer steps: what grows with the parameters x the ratio of memory bandwidth x memory
 ///   efficiency; the fixed part is unchanged;
 /// - efficiency curves: shares of peak x efficiency of `to` / efficiency of `from`;
-/// - overheads of ops and of memory: unchanged, being the host's and the libraries'.
+/// - overheads of ops and of memory, losses to overlap: unchanged, being the host's and the
+///   libraries'.
 /// Sources become "scaled from FROM: ...", and errors of the fit are dropped: nobody measured them
 /// on `to`. Links, storage and Metis's layers belong to no GPU type or are left alone; so are
 /// kernels, whose shapes would not scale. Deviation: real kernels reach other shares of peak on

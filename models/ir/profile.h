@@ -85,6 +85,15 @@ struct PassOverhead {
   Provenance provenance;
 };
 
+/// What compute loses to communication that it hides: while collectives of its rank run beside them
+/// on their own stream, passes and optimizer steps advance at 1 - `share` of their speed, as the
+/// collectives' kernels take multiprocessors and memory bandwidth from them.
+struct OverlapLoss {
+  std::string gpu;
+  double share = 0;
+  Provenance provenance;
+};
+
 /// What the kernels of one GPU type reach, from which times of blocks follow by the shapes of their
 /// kernels (models/cost/kernels.h). Memory bandwidth is the GPU type's.
 struct KernelModel {
@@ -192,6 +201,7 @@ struct Profile {
   std::vector<CollectiveFactor> collectives;
   std::vector<MemoryOverhead> memory;
   std::vector<PassOverhead> pass_overheads;
+  std::vector<OverlapLoss> overlap_losses;
   std::vector<OptimizerTime> optimizers;
   std::vector<StorageTime> storage;
   std::vector<PhaseTime> phases;

@@ -20,6 +20,7 @@ constexpr const char* kNoSource = "a number without a source";
 constexpr double kMostShare = 2;  // of what was measured best
 constexpr int kMostMultiprocessors = 1 << 16;
 constexpr int kMostChannels = 1024;
+constexpr double kMostOverlapLoss = 0.8;
 constexpr Bytes kLargestChunk{1 << 30};
 constexpr const char* kSourceHint = "name a paper, a datasheet or a run, or write 'unverified'";
 
@@ -162,6 +163,15 @@ void describe(config::Visitor& v, PassOverhead& overhead) {
   v.required("time", overhead.time, "added to each op");
   v.required("provenance", overhead.provenance, kProvenance);
   v.between("time", overhead.time, Seconds{0}, models::kLongestOp);
+}
+
+void describe(config::Visitor& v, OverlapLoss& loss) {
+  v.title("Overlap loss");
+  v.doc("What passes and optimizer steps lose while collectives run beside them.");
+  v.required("gpu", loss.gpu, "GPU type");
+  v.required("share", loss.share, "of their speed");
+  v.required("provenance", loss.provenance, kProvenance);
+  v.between("share", loss.share, 0.0, kMostOverlapLoss);
 }
 
 void describe(config::Visitor& v, OptimizerTime& time) {
@@ -365,6 +375,8 @@ void describe(config::Visitor& v, Profile& profile) {
   v.optional("collectives", profile.collectives, "factors on closed forms");
   v.optional("memory", profile.memory, "overheads");
   v.optional("pass_overheads", profile.pass_overheads, "time of each op besides its blocks");
+  v.optional("overlap_losses", profile.overlap_losses,
+             "what compute loses while collectives run beside it");
   v.optional("optimizers", profile.optimizers, "optimizer steps");
   v.optional("storage", profile.storage, "checkpoints to and from storage");
   v.optional("phases", profile.phases, "phases of recovery");
@@ -383,6 +395,8 @@ void describe(config::Visitor& v, Profile& profile) {
   check_distinct(v, "pass_overheads", profile.pass_overheads, [](const PassOverhead& overhead) {
     return fmt::format("{} on {}", name_of(overhead.pass), overhead.gpu);
   });
+  check_distinct(v, "overlap_losses", profile.overlap_losses,
+                 [](const OverlapLoss& loss) { return loss.gpu; });
   check_distinct(v, "optimizers", profile.optimizers, [](const OptimizerTime& time) {
     return fmt::format("{} on {}", name_of(time.dtype), time.gpu);
   });

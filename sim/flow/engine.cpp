@@ -7,12 +7,12 @@
 
 #include "models/base/check.h"
 #include "models/base/ids.h"
+#include "sim/flow/backgrounds.h"
 #include "sim/flow/event_queue.h"
 #include "sim/flow/network.h"
 #include "sim/flow/task_graph.h"
 
 namespace orrery::sim {
-
 class FlowEngine::Impl final : public Network::Listener {
  public:
   Impl(FlowPlatform platform, FlowOptions options)
@@ -36,7 +36,7 @@ class FlowEngine::Impl final : public Network::Listener {
     while (!events.empty() && events.top().time <= network.now()) {
       const std::int32_t subject = events.pop().subject;
       if (subject >= 0) {
-        settle(subject, TaskState::done);
+        end_after(subject, backgrounds.owed(subject, network.now()));
       } else {
         call(as_size(~subject));
       }
@@ -97,7 +97,7 @@ class FlowEngine::Impl final : public Network::Listener {
       if (state != TaskState::waiting && state != TaskState::running) continue;
       if (graph.kind(task) == TaskKind::flow && graph.flow(task).slot >= 0)
         network.cancel(std::exchange(graph.flow(task).slot, -1));
-      graph.finish(task, TaskState::canceled, network.now());
+      finish(task, TaskState::canceled);
     }
     drop_stale_events();
     settle_network();
@@ -144,6 +144,7 @@ class FlowEngine::Impl final : public Network::Listener {
 
   void rewind(const Mark& mark) {
     graph.rewind(mark);
+    backgrounds.rewind(mark);
     routes.resize(mark.routes);
     committed = std::min(committed, mark.tasks);
     const auto pending = ready.begin() + static_cast<std::ptrdiff_t>(next_ready);
@@ -166,6 +167,15 @@ class FlowEngine::Impl final : public Network::Listener {
     ORRERY_CHECK(task.valid() && task.index() < graph.size(), "no task {}", task.value);
     return task.index();
   }
+  std::size_t waiting(TaskId task) const {
+    const std::size_t index = checked(task);
+    ORRERY_CHECK(graph.state(index) == TaskState::waiting, "task {} has started", task.value);
+    return index;
+  }
+  void check_background(BackgroundId background) const {
+    ORRERY_CHECK(background.valid() && background.index() < backgrounds.size(), "no background {}",
+                 background.value);
+  }
   void check_host(int host) const {
     ORRERY_CHECK(host >= 0 && as_size(host) < network.hosts(), "no host {}, the platform has {}",
                  host, network.hosts());
@@ -178,6 +188,7 @@ class FlowEngine::Impl final : public Network::Listener {
   Network network;
   FlowOptions options;
   TaskGraph graph;
+  Backgrounds backgrounds;
   EventQueue events;  ///< Subject: a task, or ~ of an index into calls.
   std::vector<std::function<void()>> calls;
   std::vector<std::size_t> free_calls;
@@ -190,6 +201,7 @@ class FlowEngine::Impl final : public Network::Listener {
   void start(std::size_t task) {
     if (graph.state(task) != TaskState::waiting) return;
     graph.begin(task, network.now());
+    backgrounds.began(task, network.now());
     switch (graph.kind(task)) {
       case TaskKind::barrier:
         return settle(task, TaskState::done);
@@ -221,8 +233,13 @@ class FlowEngine::Impl final : public Network::Listener {
     }
   }
 
-  void settle(std::size_t task, TaskState state) {
+  void finish(std::size_t task, TaskState state) {
     graph.finish(task, state, network.now());
+    backgrounds.ended(task, network.now());
+  }
+
+  void settle(std::size_t task, TaskState state) {
+    finish(task, state);
     if (state == TaskState::done) {
       if (options.count_link_bytes && graph.kind(task) == TaskKind::flow)
         count_bytes(graph.flow(task));
@@ -303,11 +320,27 @@ TaskId FlowEngine::add_barrier() { return impl_->graph.add_barrier(); }
 void FlowEngine::add_dependency(TaskId before, TaskId after) {
   impl_->graph.add_dependency(before, after);
 }
+
+BackgroundId FlowEngine::add_background() { return impl_->backgrounds.add(); }
+void FlowEngine::run_beside(BackgroundId background, TaskId first, TaskId last) {
+  impl_->check_background(background);
+  impl_->backgrounds.run(background, impl_->waiting(first), impl_->waiting(last));
+}
+void FlowEngine::slow_down(TaskId delay, BackgroundId background, double share) {
+  impl_->check_background(background);
+  ORRERY_CHECK(share >= 0 && share < 1, "a delay that loses {} of its speed", share);
+  ORRERY_CHECK(kind(delay) == TaskKind::delay, "task {} is no delay", delay.value);
+  impl_->backgrounds.slow_down(impl_->waiting(delay), background, share);
+}
+
 void FlowEngine::cancel(std::span<const TaskId> tasks) { impl_->cancel(tasks); }
 
 FlowEngine::Mark FlowEngine::mark() const {
   Mark mark = impl_->graph.mark();
   mark.routes = impl_->routes.size();
+  mark.backgrounds = impl_->backgrounds.size();
+  mark.uses = impl_->backgrounds.uses();
+  mark.slowed = impl_->backgrounds.slowed();
   return mark;
 }
 void FlowEngine::rewind(const Mark& mark) { impl_->rewind(mark); }

@@ -25,6 +25,9 @@ enum class TaskKind : std::uint8_t { delay, flow, barrier };
 /// Routes of their own are numbered from 0 in the order in which they are added.
 using RouteId = Id<struct RouteTag>;
 
+/// What slows delays while it runs; numbered from 0 in the order in which they are added.
+using BackgroundId = Id<struct BackgroundTag>;
+
 /// waiting -> running -> done or failed; waiting or running -> canceled.
 enum class TaskState : std::uint8_t { waiting, running, done, failed, canceled };
 
@@ -54,6 +57,7 @@ class FlowEngine {
   /// A position in the order of tasks, for rewind().
   struct Mark {
     std::size_t tasks = 0, edges = 0, delays = 0, flows = 0, routes = 0;
+    std::size_t backgrounds = 0, uses = 0, slowed = 0;  ///< Of backgrounds.
   };
 
   explicit FlowEngine(FlowPlatform platform, FlowOptions options = {});
@@ -79,11 +83,20 @@ class FlowEngine {
   /// `after` starts only once `before` is done; never, if `before` fails or is canceled. `after`
   /// must still be waiting.
   void add_dependency(TaskId before, TaskId after);
+  BackgroundId add_background();
+  /// The background runs from the start of `first` to the end of `last`, however that ends; both
+  /// are waiting. It may run for several pairs of tasks, also at the same time.
+  void run_beside(BackgroundId background, TaskId first, TaskId last);
+  /// While the background runs, the delay advances at 1 - `share` of its speed: it takes `share` of
+  /// the time that they have in common longer. 0 <= share < 1; the delay is waiting and has no
+  /// other background.
+  void slow_down(TaskId delay, BackgroundId background, double share);
   /// Waiting and running tasks become canceled, without a callback; ended ones stay as they are.
   void cancel(std::span<const TaskId> tasks);
 
   Mark mark() const;
-  /// Forgets every task and route that was added after `mark`; their ids will be given again. No
+  /// Forgets every task, route and background that was added after `mark`; their ids will be given
+  /// again. No
   /// task of them may be running. Keeps the memory of a long replay bounded.
   void rewind(const Mark& mark);
   /// Gives back to the system what the tasks that were added after `mark` needed until they ended;

@@ -27,7 +27,20 @@ IterationChain::IterationChain(const ProgramTasks::Input& input, FlowEngine& eng
       folding_(input.folding),
       engine_(engine),
       next_(next) {
+  add_backgrounds();
   for (int i = 0; i < count; ++i) extend();
+}
+
+/// Of ranks that have collectives, and lose speed beside them.
+void IterationChain::add_backgrounds() {
+  for (std::size_t r = 0; r < program_.ranks.size(); ++r) {
+    const RankId rank{static_cast<std::int32_t>(r)};
+    if (program_.stream_ops(rank, ir::Stream::collective).empty()) continue;
+    if (input_.prices.overlap_loss(rank) <= 0) continue;
+    backgrounds_.resize(program_.ranks.size());
+    backgrounds_[r] = engine_.add_background();
+  }
+  input_.backgrounds = backgrounds_;
 }
 
 std::vector<TaskId> IterationChain::extend() {

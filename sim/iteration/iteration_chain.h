@@ -36,16 +36,18 @@ class IterationChain {
   std::vector<RankEnds> ends(Seconds start) const;
 
  private:
+  void add_backgrounds();
   std::vector<TaskId> follow(const ProgramTasks& before, const ProgramTasks& after);
   /// Calls take(op) for the ops of a rank that no op of the rank comes before.
   template <class Take>
   void for_each_opening(std::size_t rank, Take take) const;
 
-  const ProgramTasks::Input input_;
+  ProgramTasks::Input input_;
   const ir::Program& program_;
   const Folding* folding_;
   FlowEngine& engine_;
   Next next_;
+  std::vector<BackgroundId> backgrounds_;  ///< ProgramTasks::Input::backgrounds.
   std::vector<std::unique_ptr<ProgramTasks>> iterations_;
 };
 

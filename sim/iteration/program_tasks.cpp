@@ -47,7 +47,8 @@ ProgramTasks::ProgramTasks(const Input& input, FlowEngine& engine)
       slowdown_(cluster_.devices.size(), 1.0),
       shape_flows_(program_.collective_shapes.size()),
       local_time_(program_.collective_shapes.size()),
-      shape_uses_(program_.collective_shapes.size(), 0) {
+      shape_uses_(program_.collective_shapes.size(), 0),
+      backgrounds_(input.backgrounds) {
   for (const Straggler& straggler : options_.stragglers) {
     slowdown_[straggler.device] *= straggler.slowdown;
   }
@@ -137,6 +138,10 @@ TaskId ProgramTasks::barrier() {
 }
 
 void ProgramTasks::set(OpId op, TaskId first, TaskId last) {
+  if (program_.op(op).stream == ir::Stream::collective) {
+    const BackgroundId background = background_of(program_.op(op).rank);
+    if (background.valid()) engine_.run_beside(background, first, last);
+  }
   if (first == last) {
     tasks_[op] = first.value;
     return;
@@ -191,9 +196,27 @@ Seconds ProgramTasks::compute(OpId id) const {
   return factor(op, position) * prices_.compute(id);
 }
 
+TaskId ProgramTasks::computing(OpId id, Seconds time, Seconds rest) {
+  const ir::Op& op = program_.op(id);
+  const TaskId task = delay(time + rest);
+  const BackgroundId background = background_of(op.rank);
+  if (!background.valid() || op.kind == ir::OpKind::host || time.value <= 0) return task;
+  engine_.slow_down(task, background, prices_.overlap_loss(op.rank) * (time / (time + rest)));
+  return task;
+}
+
 Seconds ProgramTasks::computed(OpId id) {
   const ir::Op& op = program_.op(id);
-  if (op.inner == ir::kNone || mode_ == InnerMode::per_block) return compute(id);
+  if (op.inner == ir::kNone) return compute(id);
+  if (mode_ == InnerMode::per_block) {
+    const auto slowed = parts_.find(id.value);
+    if (slowed == parts_.end()) return compute(id);
+    Seconds time;
+    for (const TaskId part : slowed->second) {
+      time += engine_.end_time(part) - engine_.start_time(part);
+    }
+    return time;
+  }
   const TaskId own = first(id);
   const Seconds time = engine_.end_time(own) - engine_.start_time(own);
   const bool alone = op.match == ir::kNone || at(program_.op_groups, op.match).member_count == 1;
@@ -234,7 +257,7 @@ void ProgramTasks::add_compute(OpId id) {
       op.match == ir::kNone ? std::span<const OpId>(&id, 1)
                             : program_.members_of(at(program_.op_groups, op.match));
   if (op.inner == ir::kNone) {
-    const TaskId task = delay(compute(id));
+    const TaskId task = computing(id, compute(id));
     return set(id, task, task);
   }
   switch (mode_) {
@@ -256,12 +279,12 @@ void ProgramTasks::add_closed_form(std::span<const OpId> op_group, std::int32_t 
     use.ranks.assign(ranks.begin(), ranks.end());
   }
   if (op_group.size() == 1) {
-    const TaskId task = delay(compute(op_group.front()) + communication);
+    const TaskId task = computing(op_group.front(), compute(op_group.front()), communication);
     return set(op_group.front(), task, task);
   }
   const TaskId together = delay(communication);
   for (const OpId member : op_group) {
-    const TaskId own = delay(compute(member));
+    const TaskId own = computing(member, compute(member));
     engine_.add_dependency(own, together);
     set(member, own, together);
   }
@@ -294,7 +317,7 @@ void ProgramTasks::add_merged(std::span<const OpId> op_group, std::int32_t inner
   TaskId after = met;
   group_tasks_.clear();
   for (const OpId member : op_group) {
-    const TaskId own = delay(compute(member));
+    const TaskId own = computing(member, compute(member));
     group_tasks_.push_back(own);
     if (met.valid()) engine_.add_dependency(own, met);
     if (!met.valid()) after = own;
@@ -314,7 +337,8 @@ void ProgramTasks::add_per_block(std::span<const OpId> op_group, std::int32_t in
   for (std::int32_t i = 0; i < repetitions; ++i) {
     const TaskId met = barrier();
     for (const OpId member : op_group) {
-      const TaskId own = delay(compute(member) / repetitions);
+      const TaskId own = computing(member, compute(member) / repetitions);
+      if (background_of(program_.op(member).rank).valid()) parts_[member.value].push_back(own);
       if (after.valid()) engine_.add_dependency(after, own);
       engine_.add_dependency(own, met);
       if (i == 0) group_tasks_.push_back(own);

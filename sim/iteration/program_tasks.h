@@ -36,6 +36,8 @@ class ProgramTasks {
     bool calibrated = false;  ///< Paths may have calibrations.
     const Folding* folding = nullptr;
     RouteId first_route = {};  ///< Of the engine, for folding->routes.
+    /// By rank that loses speed to overlap: its collectives, of all iterations.
+    std::span<const BackgroundId> backgrounds = {};
   };
   /// Keeps references; build() adds the tasks of all ops to `engine`, with all their dependencies.
   ProgramTasks(const Input& input, FlowEngine& engine);
@@ -79,6 +81,9 @@ class ProgramTasks {
   void set(OpId op, TaskId first, TaskId last);
   /// Price of a compute op with jitter and slowdown.
   Seconds compute(OpId op) const;
+  /// A delay that computes the op for `time`, and slower while collectives of its rank run beside
+  /// it; then takes `rest`, which they do not slow.
+  TaskId computing(OpId op, Seconds time, Seconds rest = {});
 
   void add_op(OpId id);
   void add_compute(OpId id);
@@ -92,6 +97,10 @@ class ProgramTasks {
   void add_transfer(OpId id);
   void add_state(OpId id);
   void add_collective(const ir::Collective& collective);
+  /// The background of a rank that loses speed to overlap; else an invalid one.
+  BackgroundId background_of(RankId rank) const {
+    return backgrounds_.empty() ? BackgroundId{} : backgrounds_[rank.index()];
+  }
   void add_folded_collective(std::int32_t of, std::span<const OpId> members);
   void add_ring_steps(ir::CollectiveKind kind, std::span<const DeviceId> group, Bytes bytes,
                       TaskId start, TaskId end);
@@ -148,6 +157,9 @@ class ProgramTasks {
   };
   std::unordered_map<std::int32_t, std::vector<Gather>> gathers_;  ///< By first op of an op group.
   std::vector<std::optional<Ends>> class_ends_;                    ///< By class of collectives.
+  const std::span<const BackgroundId> backgrounds_;
+  /// By op that InnerMode::per_block splits and that collectives slow.
+  std::unordered_map<std::int32_t, std::vector<TaskId>> parts_;
   SimulatedWork work_;
 };
 

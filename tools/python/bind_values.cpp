@@ -121,6 +121,8 @@ void bind_profile(py::module_& m) {
                 context, fragmentation, provenance);
   ORRERY_RECORD(m, ir::PassOverhead, "Time of a pass whatever its number of blocks.", gpu, pass,
                 time, provenance);
+  ORRERY_RECORD(m, ir::OverlapLoss, "What compute loses beside collectives.", gpu, share,
+                provenance);
   ORRERY_RECORD(m, ir::OptimizerTime, "fixed + parameters x per_parameter.", gpu, dtype, fixed,
                 per_parameter, provenance);
   ORRERY_RECORD(m, ir::StorageTime, "Writing or reading a checkpoint.", location, write, latency,
@@ -138,8 +140,9 @@ void bind_profile(py::module_& m) {
                 link_class, collective, algorithm, protocol, start, step, chunk, from_bytes,
                 channels, channel_bandwidth, provenance);
   ORRERY_RECORD(m, ir::Profile, "Measured or published numbers about GPUs and links.", name,
-                block_times, efficiencies, links, collectives, memory, pass_overheads, optimizers,
-                storage, phases, model_layers, kernels, collective_ways);
+                block_times, efficiencies, links, collectives, memory, pass_overheads,
+                overlap_losses, optimizers, storage, phases, model_layers, kernels,
+                collective_ways);
 }
 
 void bind_cluster(py::module_& m) {

@@ -72,6 +72,20 @@ TEST_F(CalibratedPricer, AnOverheadIsPaidOncePerOpAndPass) {
   EXPECT_FALSE(uses("profile: other backward overhead of each op"));
 }
 
+TEST_F(CalibratedPricer, ARankLosesToOverlapWhatItsGpuTypeDoes) {
+  profile_.overlap_losses = {{"round", 0.125, {}}, {"other", 0.5, {}}};
+  EXPECT_FALSE(uses("profile: round at 12.5 % less speed beside collectives"))
+      << "the program has none";
+  program_.collectives.emplace_back();
+  EXPECT_TRUE(uses("profile: round at 12.5 % less speed beside collectives"));
+  const Pricer pricer(cluster_, workload_, job_, profile_);
+  EXPECT_EQ(ProgramPrices(program_, pricer).overlap_loss({0}), 0.125);
+  EXPECT_EQ(ProgramPrices(std::vector<Seconds>(program_.ops.size())).overlap_loss({0}), 0);
+  EXPECT_DOUBLE_EQ(price(0),
+                   Pricer(cluster_, workload_, job_, {}).compute(program_, program_.ops[0]).value)
+      << "prices are of passes that nothing disturbs";
+}
+
 TEST_F(CalibratedPricer, AMeasuredOptimizerReplacesTheSweep) {
   profile_.optimizers = {{"round", ir::Dtype::fp32, Seconds{7}, Seconds{7}, {}},
                          {"round", ir::Dtype::bf16, Seconds{0.5}, Seconds{1e-6}, {}}};

@@ -30,6 +30,10 @@ pass_overheads:
     pass: backward_input
     time: 12 us
     provenance: run 7
+overlap_losses:
+  - gpu: A100-80GB
+    share: 0.125
+    provenance: run 7
 optimizers:
   - gpu: A100-80GB
     dtype: fp32
@@ -138,6 +142,10 @@ TEST(CalibratedProfile, ImpossibleValuesAreRefused) {
             "");
   EXPECT_NE(problem_in("pass_overheads: [{gpu: A, pass: forward, time: -1 us, "
                        "provenance: x}]\n"),
+            "");
+  EXPECT_EQ(problem_in("overlap_losses: [{gpu: A, share: 0.9, provenance: x}]\n"), "");
+  EXPECT_NE(problem_in("overlap_losses: [{gpu: A, share: 0.1, provenance: x}, "
+                       "{gpu: A, share: 0.2, provenance: x}]\n"),
             "");
   EXPECT_NE(problem_in("optimizers: [{gpu: A, per_parameter: 1 ns}]\n"), "") << "no source";
 }

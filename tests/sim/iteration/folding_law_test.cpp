@@ -24,6 +24,7 @@ struct World {
   models::Cluster cluster;
   models::Workload workload;
   models::Job job;
+  ir::Profile profile;
   ir::Plan plan;
   IterationOptions options;
   bool collapsed = true;
@@ -50,7 +51,7 @@ Told run(const World& world, FoldMode fold) {
     IterationSimulator simulator(world.cluster, topology);
     FoldedIteration iteration(world.plan, world.cluster, topology, world.workload, world.job,
                               {.collapsed = world.collapsed}, options);
-    const models::Pricer pricer(world.cluster, world.workload, world.job, ir::Profile{});
+    const models::Pricer pricer(world.cluster, world.workload, world.job, world.profile);
     const models::ProgramPrices prices(iteration.program(), pricer);
     const IterationResult told = simulator.run(iteration, prices, pricer, options);
     nlohmann::json out;
@@ -290,6 +291,11 @@ World random_world() {
   const bool accumulates = world.plan.schedule == ir::ScheduleKind::dual_pipe;
   if (!accumulates && one_in(5)) world.job.gradient_synchronizations = 2;
   world.collapsed = !one_in(4);
+  if (world.plan.communication.gradient_overlap && one_in(2)) {
+    for (const models::GpuType& gpu : world.cluster.gpu_types) {
+      world.profile.overlap_losses.push_back({gpu.name, *rc::gen::element(0.1, 0.4), {}});
+    }
+  }
   if (one_in(3)) {
     world.options.stragglers.push_back(
         {{*rc::gen::inRange(0, devices)}, *rc::gen::element(1.01, 1.3, 3.0)});
@@ -306,12 +312,12 @@ World random_world() {
 std::string described(const World& world) {
   std::string text = fmt::format(
       "collapsed {}, schedule {}, transfer {}, overlap {}, redundancy {}, optimizer {}, "
-      "rounds {}, tied {}\n",
+      "rounds {}, tied {}, losses to overlap {}\n",
       world.collapsed, static_cast<int>(world.plan.schedule),
       static_cast<int>(world.plan.communication.activation_transfer),
       world.plan.communication.gradient_overlap, static_cast<int>(world.plan.redundancy),
       static_cast<int>(world.plan.optimizer), world.job.gradient_synchronizations,
-      world.workload.shape.tied_embeddings);
+      world.workload.shape.tied_embeddings, world.profile.overlap_losses.size());
   for (const models::Node& node : world.cluster.nodes) {
     text +=
         fmt::format("node: {} of type {}, {} nics, {} domains, leaf {}\n", node.gpu_types.size(),

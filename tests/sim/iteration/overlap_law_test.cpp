@@ -1,0 +1,158 @@
+/// What does compute lose to the gradients that it hides? As much as the profile says of the time
+/// in which both ran.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "models/ir/op_traits.h"
+#include "models/lower/lower.h"
+#include "tests/sim/iteration/support.h"
+
+namespace orrery::sim::overlap_law_test {
+namespace {
+
+struct Busy {
+  std::int64_t start = 0, end = 0;
+};
+
+/// Nanoseconds of `busy`, which do not overlap, that also lie in one of `beside`.
+std::int64_t common(const std::vector<Busy>& busy, std::vector<Busy> beside) {
+  std::sort(beside.begin(), beside.end(),
+            [](const Busy& a, const Busy& b) { return a.start < b.start; });
+  std::int64_t sum = 0;
+  for (const Busy& own : busy) {
+    std::int64_t from = own.start;
+    for (const Busy& other : beside) {
+      from = std::max(from, other.start);
+      const std::int64_t until = std::min(own.end, other.end);
+      if (until <= from) continue;
+      sum += until - from;
+      from = until;
+    }
+  }
+  return sum;
+}
+
+class OverlapLoss : public ::testing::Test {
+ protected:
+  OverlapLoss() {
+    ClusterShape nodes;
+    nodes.nodes = 4;
+    nodes.nic = BytesPerSecond{2e9};
+    cluster_ = make_cluster(nodes);
+    shape_.pipelines = 4;
+    shape_.stages = 2;
+    shape_.overlap = true;
+  }
+
+  ir::Program program() const {
+    ir::Plan plan = make_plan(shape_, workload_.size());
+    plan.communication.bucket = Bytes{1};
+    return models::lower(plan, cluster_, workload_, make_job(), {.collapsed = collapsed_});
+  }
+
+  ir::Profile profile(double share) const {
+    ir::Profile profile;
+    for (const models::GpuType& gpu : cluster_.gpu_types) {
+      profile.overlap_losses.push_back({gpu.name, share, {}});
+    }
+    return profile;
+  }
+
+  Outcome run(double share) const {
+    return simulate(cluster_, workload_, program(), options_, profile(share));
+  }
+
+  /// Nanoseconds that each rank computed, without its inner collectives, and of them those beside
+  /// collectives.
+  struct Told {
+    std::vector<std::int64_t> computed, beside;
+  };
+  Told told(const Outcome& outcome) const {
+    const ir::Program lowered = program();
+    std::vector<std::vector<Busy>> compute(lowered.ranks.size()), collectives(compute.size());
+    std::istringstream lines(outcome.spans);
+    std::int64_t op = 0, start = 0, end = 0, inner = 0;
+    for (std::string rank, bytes; lines >> rank >> op >> start >> end >> inner >> bytes;) {
+      const ir::Op& of = lowered.ops[as_size(op)];
+      if (ir::is_compute(of.kind)) compute[of.rank.index()].push_back({start, end - inner});
+      if (of.stream == ir::Stream::collective) collectives[of.rank.index()].push_back({start, end});
+    }
+    Told told;
+    for (std::size_t rank = 0; rank < compute.size(); ++rank) {
+      std::int64_t sum = 0;
+      for (const Busy& busy : compute[rank]) sum += busy.end - busy.start;
+      told.computed.push_back(sum);
+      told.beside.push_back(common(compute[rank], collectives[rank]));
+    }
+    return told;
+  }
+
+  models::Cluster cluster_;
+  models::Workload workload_ = make_workload(8);
+  PlanShape shape_;
+  IterationOptions options_;
+  bool collapsed_ = true;
+};
+
+TEST_F(OverlapLoss, IsTheShareOfTheTimeInWhichBothRan) {
+  constexpr double kShare = 0.3;
+  std::int64_t beside = 0;
+  for (const auto schedule :
+       {ir::ScheduleKind::gpipe, ir::ScheduleKind::one_f_one_b, ir::ScheduleKind::zero_bubble}) {
+    shape_.schedule = schedule;
+    const Outcome free = run(0);
+    const Outcome slowed = run(kShare);
+    EXPECT_GT(slowed.iteration_time, free.iteration_time);
+    const Told before = told(free);
+    const Told after = told(slowed);
+    for (std::size_t rank = 0; rank < before.computed.size(); ++rank) {
+      const double expected = static_cast<double>(before.computed[rank]) +
+                              kShare * static_cast<double>(after.beside[rank]);
+      EXPECT_NEAR(static_cast<double>(after.computed[rank]), expected, 100) << "rank " << rank;
+      beside += after.beside[rank];
+    }
+  }
+  EXPECT_GT(beside, 1'000'000) << "nothing was hidden: nothing was tested";
+}
+
+TEST_F(OverlapLoss, HoldsForPassesWithCollectivesOfTheirOwn) {
+  constexpr double kShare = 0.3;
+  shape_.pipelines = 2;
+  shape_.tensor_parallel = 2;
+  for (const InnerMode mode : {InnerMode::aggregated, InnerMode::per_block}) {
+    collapsed_ = false;
+    options_.inner = mode;
+    const Told before = told(run(0));
+    const Outcome slowed = run(kShare);
+    const Told after = told(slowed);
+    for (std::size_t rank = 0; rank < before.computed.size(); ++rank) {
+      EXPECT_GT(after.computed[rank], before.computed[rank]);
+      EXPECT_LE(static_cast<double>(after.computed[rank]),
+                static_cast<double>(before.computed[rank]) / (1 - kShare));
+    }
+  }
+}
+
+TEST_F(OverlapLoss, IsNothingWhereNothingIsHidden) {
+  shape_.overlap = false;
+  EXPECT_EQ(run(0.5).iteration_time, run(0).iteration_time);
+}
+
+// Iterations that follow each other at once hide the end of one behind the start of the next.
+TEST_F(OverlapLoss, AlsoSlowsTheNextIterationOfAStaggeredProgram) {
+  ir::Plan plan = make_plan(shape_, workload_.size());
+  plan.optimizer = ir::OptimizerStart::staggered;
+  const ir::Program staggered =
+      models::lower(plan, cluster_, workload_, make_job(), {.collapsed = true});
+  const double free = simulate(cluster_, workload_, staggered).iteration_time;
+  const double slowed = simulate(cluster_, workload_, staggered, {}, profile(0.3)).iteration_time;
+  EXPECT_GT(slowed, free);
+  EXPECT_LT(slowed, free / 0.7);
+}
+
+}  // namespace
+}  // namespace orrery::sim::overlap_law_test
