@@ -70,6 +70,7 @@ const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
          fixed ? fmt::format("; default: {}", kDefaultLength) : ""},
         {"dtype", "dtype", {}, "; default: bf16"},
         {"cuda_graphs", "cuda_graphs", {.toggle = true}, "; default, =false goes without"},
+        {"overlaps", "overlaps", {.commas = true}, "; comma-separated, default: none"},
         {"recompute", "allowed.recompute", {.commas = true}, ", comma-separated"},
         {"zero_stages",
          "allowed.zero_stages",

@@ -27,6 +27,12 @@ using ir::Dtype;
 using ir::name_of;
 using ir::Pass;
 
+/// Of collectives that a job overlaps, where the profile has no share (Pricer::overlaps).
+const std::map<ir::Purpose, double> kExposed = {{ir::Purpose::tensor_parallel, 0.5},
+                                                {ir::Purpose::sequence_parallel, 0.05},
+                                                {ir::Purpose::expert_parallel, 0},
+                                                {ir::Purpose::zero, 0.1}};
+
 void mix(std::size_t& hash, std::int64_t value) {
   hash ^= std::hash<std::int64_t>{}(value) + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
 }
@@ -164,6 +170,11 @@ struct Pricer::State {
   Seconds sweep(int gpu_type, double parameters) const;
   Seconds overhead(const GpuType& gpu, Pass pass) const;
   std::optional<Seconds> storage(const ir::Op& op) const;
+  std::set<int> types_of(const std::vector<DeviceId>& devices) const;
+  double loss(int gpu_type) const;
+  IdVector<RankId, double> losses(const ir::Program& program) const;
+  double exposed(int gpu_type, ir::Purpose purpose) const;
+  std::vector<std::vector<double>> exposed(const ir::Program& program) const;
 };
 
 /// The entry with the query's micro-batch size, else the line between its neighbors. Entries of
@@ -441,6 +452,65 @@ Seconds Pricer::State::sweep(int gpu_type, double parameters) const {
   return moved / (type.memory_bandwidth * type.memory_efficiency) + type.launch;
 }
 
+IdVector<RankId, double> Pricer::State::losses(const ir::Program& program) const {
+  if (profile.overlap_losses.empty() || program.collectives.empty()) return {};
+  IdVector<RankId, double> losses;
+  for (const ir::Rank& rank : program.ranks) {
+    double most = 0;
+    for (const int type : types_of(rank.devices)) most = std::max(most, loss(type));
+    losses.push_back(most);
+  }
+  return losses;
+}
+
+double Pricer::State::loss(int gpu_type) const {
+  for (const ir::OverlapLoss& entry : profile.overlap_losses) {
+    if (entry.gpu != gpu(gpu_type).name) continue;
+    note(fmt::format("profile: {} at {:.1f} % less speed beside collectives{}", entry.gpu,
+                     100 * entry.share, scaled_note(entry.provenance)));
+    return entry.share;
+  }
+  return 0;
+}
+
+std::vector<std::vector<double>> Pricer::State::exposed(const ir::Program& program) const {
+  if (job.overlaps.empty()) return {};
+  std::vector<std::vector<double>> shares;
+  for (const std::vector<ir::InnerCollective>& set : program.inner_sets) {
+    std::vector<double>& own = shares.emplace_back();
+    for (const ir::InnerCollective& inner : set) {
+      const bool hides =
+          std::find(job.overlaps.begin(), job.overlaps.end(), inner.purpose) != job.overlaps.end();
+      own.push_back(hides ? 0.0 : 1.0);
+      for (std::size_t i = 0; hides && i < inner.groups.size(); ++i) {
+        for (const int type : types_of(program.group(inner.groups[i]).devices)) {
+          own.back() = std::max(own.back(), exposed(type, inner.purpose));
+        }
+      }
+    }
+  }
+  return shares;
+}
+
+double Pricer::State::exposed(int gpu_type, ir::Purpose purpose) const {
+  for (const ir::ExposedCollectives& entry : profile.exposed_collectives) {
+    if (entry.gpu != gpu(gpu_type).name || entry.purpose != purpose) continue;
+    note(fmt::format("profile: {} {:.0f} % of {} collectives exposed{}", entry.gpu,
+                     100 * entry.share, name_of(purpose), scaled_note(entry.provenance)));
+    return entry.share;
+  }
+  const double share = kExposed.at(purpose);
+  note(fmt::format("declared: {} {:.0f} % of {} collectives exposed", gpu(gpu_type).name,
+                   100 * share, name_of(purpose)));
+  return share;
+}
+
+std::set<int> Pricer::State::types_of(const std::vector<DeviceId>& devices) const {
+  std::set<int> types;
+  for (const DeviceId device : devices) types.insert(cluster.device(device).gpu_type);
+  return types;
+}
+
 Pricer::Pricer(const Cluster& cluster, const Workload& workload, const Job& job,
                const ir::Profile& profile)
     : state_(new State{cluster, workload, job, profile, kernels_of(cluster, profile), {}, {}, {}}) {
@@ -468,8 +538,8 @@ Seconds Pricer::compute(const ir::Program& program, const ir::Op& op,
                         const HostShares* hosts) const {
   if (!ir::is_compute(op.kind)) return {};
   const ir::Rank& rank = program.rank_of(op);
-  std::set<int> types = {state_->cluster.device(rank.device).gpu_type};
-  for (const DeviceId device : rank.devices) types.insert(state_->cluster.device(device).gpu_type);
+  std::set<int> types = state_->types_of(rank.devices);
+  types.insert(state_->cluster.device(rank.device).gpu_type);
   Seconds slowest;
   for (const int type : types) {
     const bool optimizer_step = op.kind == ir::OpKind::optimizer_step;
@@ -484,33 +554,8 @@ Seconds Pricer::compute(const ir::Program& program, const ir::Op& op,
 
 std::optional<Seconds> Pricer::storage(const ir::Op& op) const { return state_->storage(op); }
 
-IdVector<RankId, double> Pricer::overlap_losses(const ir::Program& program) const {
-  const Cluster& cluster = state_->cluster;
-  std::map<int, double> of_type;
-  for (const ir::OverlapLoss& entry : state_->profile.overlap_losses) {
-    for (std::size_t type = 0; type < cluster.gpu_types.size(); ++type) {
-      if (cluster.gpu_types[type].name == entry.gpu) of_type[static_cast<int>(type)] = entry.share;
-    }
-  }
-  if (of_type.empty() || program.collectives.empty()) return {};
-  IdVector<RankId, double> losses(program.ranks.size(), 0.0);
-  std::set<int> used;
-  for (const RankId rank : losses.ids()) {
-    for (const DeviceId device : program.ranks[rank.index()].devices) {
-      const auto found = of_type.find(cluster.device(device).gpu_type);
-      if (found == of_type.end()) continue;
-      losses[rank] = std::max(losses[rank], found->second);
-      used.insert(found->first);
-    }
-  }
-  for (const ir::OverlapLoss& entry : state_->profile.overlap_losses) {
-    for (const int type : used) {
-      if (entry.gpu != cluster.gpu_types[as_size(type)].name) continue;
-      state_->note(fmt::format("profile: {} at {:.1f} % less speed beside collectives{}", entry.gpu,
-                               100 * entry.share, scaled_note(entry.provenance)));
-    }
-  }
-  return losses;
+Overlaps Pricer::overlaps(const ir::Program& program) const {
+  return {state_->losses(program), state_->exposed(program)};
 }
 
 std::vector<std::string> Pricer::used_entries() const {

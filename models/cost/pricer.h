@@ -22,6 +22,16 @@ namespace orrery::models {
 
 class HostShares;  // models/cost/host_step.h
 
+/// How communication and computation of a program hide each other.
+struct Overlaps {
+  /// By rank what its compute loses while collectives run beside it (ir::OverlapLoss), of its GPU
+  /// types the most; empty: nothing.
+  IdVector<RankId, double> losses;
+  /// By inner set and its collectives, the share that passes do not hide, of the GPU types the
+  /// largest; empty: all of everything.
+  std::vector<std::vector<double>> exposed;
+};
+
 /// What one block costs, wherever it is in a plan. Not for Pass::optimizer, which has
 /// a function of its own.
 struct BlockQuery {
@@ -81,9 +91,10 @@ class Pricer {
   Seconds optimizer(int gpu_type, double parameters) const;
   /// Time of a state op to or from storage that the profile measured (StorageTime); else nothing.
   std::optional<Seconds> storage(const ir::Op& op) const;
-  /// By rank what its compute loses while collectives run beside it (ir::OverlapLoss), of its GPU
-  /// types the most; empty if the profile has none for them.
-  IdVector<RankId, double> overlap_losses(const ir::Program& program) const;
+  /// The profile's losses and, of what the job overlaps (Job::overlaps), its exposed shares.
+  /// Without an entry: tensor_parallel 0.5, sequence_parallel 0.05 and zero 0.1, which are assumed,
+  /// and expert_parallel 0: "fully hidden" [DeepSeek-V3, 3.2.1].
+  Overlaps overlaps(const ir::Program& program) const;
   /// One line for each profile entry that was used, for each block that was priced by kernels, and
   /// for each (GPU, block kind, pass, dtype) that fell back to the roofline, with its efficiency
   /// and where that comes from; for each link class of the profile whether the cluster's topology
@@ -111,8 +122,8 @@ class Pricer {
 class ProgramPrices {
  public:
   ProgramPrices(const ir::Program& program, const Pricer& pricer);
-  /// Prices that were computed elsewhere, one for each op, and what ranks lose to overlap.
-  explicit ProgramPrices(std::vector<Seconds> by_op, IdVector<RankId, double> overlap_losses = {});
+  /// Prices that were computed elsewhere, one for each op.
+  explicit ProgramPrices(std::vector<Seconds> by_op, Overlaps overlaps = {});
   /// As Pricer::compute.
   Seconds compute(OpId op) const { return prices_[index_[op]]; }
   /// As Pricer::storage; nothing for prices that were computed elsewhere.
@@ -121,16 +132,20 @@ class ProgramPrices {
     return found == storage_.end() ? std::nullopt : std::optional<Seconds>(found->second);
   }
 
-  /// As Pricer::overlap_losses, of a rank.
+  /// As Pricer::overlaps, of a rank and of a collective of an inner set.
   double overlap_loss(RankId rank) const {
-    return overlap_losses_.empty() ? 0.0 : overlap_losses_[rank];
+    return overlaps_.losses.empty() ? 0.0 : overlaps_.losses[rank];
+  }
+  double exposed(std::int32_t set, std::size_t collective) const {
+    if (overlaps_.exposed.empty()) return 1.0;
+    return overlaps_.exposed[as_size(set)][collective];
   }
 
  private:
   IdVector<OpId, std::uint32_t> index_;  ///< Into prices_.
   std::vector<Seconds> prices_;
   std::map<OpId, Seconds> storage_;  ///< Measured state ops.
-  IdVector<RankId, double> overlap_losses_;
+  Overlaps overlaps_;
 };
 
 }  // namespace orrery::models

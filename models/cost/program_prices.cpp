@@ -35,7 +35,7 @@ struct KeyHash {
 }  // namespace
 
 ProgramPrices::ProgramPrices(const ir::Program& program, const Pricer& pricer)
-    : index_(program.ops.size(), 0), prices_(1), overlap_losses_(pricer.overlap_losses(program)) {
+    : index_(program.ops.size(), 0), prices_(1), overlaps_(pricer.overlaps(program)) {
   std::unordered_map<Key, std::uint32_t, KeyHash> known;
   IdVector<RankId, std::int64_t> device_of_rank;
   device_of_rank.reserve(program.ranks.size());
@@ -67,8 +67,8 @@ ProgramPrices::ProgramPrices(const ir::Program& program, const Pricer& pricer)
   }
 }
 
-ProgramPrices::ProgramPrices(std::vector<Seconds> by_op, IdVector<RankId, double> overlap_losses)
-    : index_(by_op.size()), prices_(std::move(by_op)), overlap_losses_(std::move(overlap_losses)) {
+ProgramPrices::ProgramPrices(std::vector<Seconds> by_op, Overlaps overlaps)
+    : index_(by_op.size()), prices_(std::move(by_op)), overlaps_(std::move(overlaps)) {
   std::iota(index_.begin(), index_.end(), 0U);
 }
 

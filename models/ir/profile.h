@@ -11,6 +11,8 @@
 
 namespace orrery::ir {
 
+enum class Purpose : std::uint8_t;  // models/ir/program.h
+
 /// Where a number comes from.
 struct Provenance {
   std::string source;  ///< Datasheet, paper and page, or "unverified".
@@ -91,6 +93,15 @@ struct PassOverhead {
 struct OverlapLoss {
   std::string gpu;
   double share = 0;
+  Provenance provenance;
+};
+
+/// Of the collectives of one purpose that passes hide (models::Job::overlaps), the share that they
+/// do not hide.
+struct ExposedCollectives {
+  std::string gpu;
+  Purpose purpose{};
+  double share = 1;
   Provenance provenance;
 };
 
@@ -202,6 +213,7 @@ struct Profile {
   std::vector<MemoryOverhead> memory;
   std::vector<PassOverhead> pass_overheads;
   std::vector<OverlapLoss> overlap_losses;
+  std::vector<ExposedCollectives> exposed_collectives;
   std::vector<OptimizerTime> optimizers;
   std::vector<StorageTime> storage;
   std::vector<PhaseTime> phases;

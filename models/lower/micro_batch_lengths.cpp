@@ -204,8 +204,7 @@ ProgramPrices LengthPricer::prices(const ir::Program& program, const MicroBatchL
     const std::int64_t length = lengths[pipeline][op.micro_batch.index()];
     if (length > 0) by_op[i] = price(program, op, length);
   }
-  return ProgramPrices(std::move(by_op),
-                       at(program.header.sequence_length).overlap_losses(program));
+  return ProgramPrices(std::move(by_op), at(program.header.sequence_length).overlaps(program));
 }
 
 }  // namespace orrery::models

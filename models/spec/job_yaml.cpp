@@ -78,6 +78,16 @@ void describe_synchronizations(config::Visitor& v, Job& job) {
 
 }  // namespace
 
+bool can_overlap(ir::Purpose purpose) {
+  using enum ir::Purpose;
+  return purpose == tensor_parallel || purpose == sequence_parallel || purpose == expert_parallel ||
+         purpose == zero;
+}
+
+std::string cannot_overlap(ir::Purpose purpose) {
+  return fmt::format("passes have no collectives of {}", ir::name_of(purpose));
+}
+
 void describe(config::Visitor& v, LengthDistribution::Bucket& bucket) {
   v.title("Length bucket");
   v.required("longest", bucket.longest, "tokens");
@@ -146,6 +156,16 @@ void describe(config::Visitor& v, Job& job) {
     v.optional("cuda_graphs", job.cuda_graphs,
                "kernels of a pass are launched as one CUDA graph; without, a block that is priced "
                "by its kernels takes at least `launch` of the GPU type for each of them");
+  }
+  if (!v.dumping() || !job.overlaps.empty()) {
+    v.optional("overlaps", job.overlaps,
+               "collectives inside of passes that run beside their kernels: tensor_parallel, "
+               "sequence_parallel, expert_parallel, zero");
+  }
+  if (v.reading()) {
+    for (const ir::Purpose purpose : job.overlaps) {
+      if (!can_overlap(purpose)) v.problem("overlaps", cannot_overlap(purpose), kOverlapHint);
+    }
   }
   v.optional("allowed", job.allowed, "what planners may use");
 }

@@ -174,6 +174,19 @@ void describe(config::Visitor& v, OverlapLoss& loss) {
   v.between("share", loss.share, 0.0, kMostOverlapLoss);
 }
 
+void describe(config::Visitor& v, ExposedCollectives& exposed) {
+  v.title("Exposed collectives");
+  v.doc("What passes leave exposed of the collectives that `overlaps` of the job names.");
+  v.required("gpu", exposed.gpu, "GPU type");
+  v.required("purpose", exposed.purpose, "one that jobs may name in `overlaps`");
+  v.required("share", exposed.share, "of the collectives' time");
+  v.required("provenance", exposed.provenance, kProvenance);
+  v.between("share", exposed.share, 0.0, 1.0);
+  if (v.reading() && v.given("purpose") && !models::can_overlap(exposed.purpose)) {
+    v.problem("purpose", models::cannot_overlap(exposed.purpose), models::kOverlapHint);
+  }
+}
+
 void describe(config::Visitor& v, OptimizerTime& time) {
   v.title("Optimizer time");
   v.doc("One optimizer step of a device: fixed + parameters x per_parameter.");
@@ -377,6 +390,8 @@ void describe(config::Visitor& v, Profile& profile) {
   v.optional("pass_overheads", profile.pass_overheads, "time of each op besides its blocks");
   v.optional("overlap_losses", profile.overlap_losses,
              "what compute loses while collectives run beside it");
+  v.optional("exposed_collectives", profile.exposed_collectives,
+             "what passes do not hide of collectives that they overlap");
   v.optional("optimizers", profile.optimizers, "optimizer steps");
   v.optional("storage", profile.storage, "checkpoints to and from storage");
   v.optional("phases", profile.phases, "phases of recovery");
@@ -397,6 +412,10 @@ void describe(config::Visitor& v, Profile& profile) {
   });
   check_distinct(v, "overlap_losses", profile.overlap_losses,
                  [](const OverlapLoss& loss) { return loss.gpu; });
+  check_distinct(v, "exposed_collectives", profile.exposed_collectives,
+                 [](const ExposedCollectives& exposed) {
+                   return fmt::format("{} on {}", name_of(exposed.purpose), exposed.gpu);
+                 });
   check_distinct(v, "optimizers", profile.optimizers, [](const OptimizerTime& time) {
     return fmt::format("{} on {}", name_of(time.dtype), time.gpu);
   });

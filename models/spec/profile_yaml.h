@@ -21,6 +21,7 @@ void describe(config::Visitor& v, CollectiveFactor& factor);
 void describe(config::Visitor& v, MemoryOverhead& overhead);
 void describe(config::Visitor& v, PassOverhead& overhead);
 void describe(config::Visitor& v, OverlapLoss& loss);
+void describe(config::Visitor& v, ExposedCollectives& exposed);
 void describe(config::Visitor& v, OptimizerTime& time);
 void describe(config::Visitor& v, StorageTime& time);
 void describe(config::Visitor& v, PhaseTime& time);

@@ -1,5 +1,6 @@
 #include "sim/flow/backgrounds.h"
 
+#include <iterator>
 #include <utility>
 
 #include "models/base/check.h"
@@ -72,12 +73,12 @@ void Backgrounds::rewind(const FlowEngine::Mark& mark) {
   slowed_.erase(slowed_.begin() + static_cast<std::ptrdiff_t>(mark.slowed), slowed_.end());
   backgrounds_.resize(mark.backgrounds);
   uses_.resize(mark.uses);
-  const auto forgotten = [&](auto& uses) {
-    std::erase_if(uses.second, [&](std::uint32_t use) { return use >= mark.uses; });
-    return uses.second.empty();
-  };
-  std::erase_if(first_, forgotten);
-  std::erase_if(last_, forgotten);
+  for (UsesOfTask* of_task : {&first_, &last_}) {
+    for (auto uses = of_task->begin(); uses != of_task->end();) {
+      std::erase_if(uses->second, [&](std::uint32_t use) { return use >= mark.uses; });
+      uses = uses->second.empty() ? of_task->erase(uses) : std::next(uses);
+    }
+  }
 }
 
 }  // namespace orrery::sim

@@ -21,6 +21,14 @@ double bytes_of(const InnerPhase& phase) {
   return bytes;
 }
 
+/// That share of its time. A flow waits for its path's latency once, however small it is.
+InnerFlow part_of(InnerFlow flow, double share) {
+  if (share == 1) return flow;
+  flow.bytes *= share;
+  flow.tail = share * (flow.tail + flow.latency) - flow.latency;
+  return flow;
+}
+
 /// All repetitions of a phase in one.
 InnerPhase repeated(const InnerPhase& phase) {
   InnerPhase once{1, phase.gathers, phase.flows};
@@ -49,8 +57,9 @@ bool takes_closed_form(const ir::Program& program, const ir::CollectiveShape& sh
   });
 }
 
-InnerTable::InnerTable(const ir::Program& program, const models::PathFunction& path)
-    : program_(program), path_(path), closed_form_(program.inner_sets.size()) {}
+InnerTable::InnerTable(const ir::Program& program, const models::ProgramPrices& prices,
+                       const models::PathFunction& path)
+    : program_(program), prices_(prices), path_(path), closed_form_(program.inner_sets.size()) {}
 
 Seconds InnerTable::time_of(const ir::InnerCollective& inner) const {
   Seconds slowest;
@@ -63,22 +72,21 @@ Seconds InnerTable::time_of(const ir::InnerCollective& inner) const {
   return inner.count * slowest;
 }
 
-Seconds InnerTable::closed_form(std::int32_t set) {
-  std::optional<Seconds>& known = closed_form_[set];
+const InnerTimes& InnerTable::closed_form(std::int32_t set) {
+  std::optional<InnerTimes>& known = closed_form_[as_size(set)];
   if (known) return *known;
-  Seconds total;
-  for (const ir::InnerCollective& inner : program_.inner_sets[set]) total += time_of(inner);
-  known = total;
-  return total;
-}
-
-Seconds InnerTable::closed_form_gathers(std::int32_t set) {
-  const auto [place, fresh] = closed_form_gathers_.try_emplace(set);
-  if (!fresh) return place->second;
-  for (const ir::InnerCollective& inner : program_.inner_sets[set]) {
-    if (inner.purpose == ir::Purpose::zero) place->second += time_of(inner);
+  known.emplace();
+  const std::vector<ir::InnerCollective>& collectives = program_.inner_sets[as_size(set)];
+  for (std::size_t i = 0; i < collectives.size(); ++i) {
+    const Seconds time = time_of(collectives[i]);
+    const double exposed = prices_.exposed(set, i);
+    known->exposed.all += exposed * time;
+    known->hidden.all += (1 - exposed) * time;
+    if (collectives[i].purpose != ir::Purpose::zero) continue;
+    known->exposed.gathers += exposed * time;
+    known->hidden.gathers += (1 - exposed) * time;
   }
-  return place->second;
+  return *known;
 }
 
 bool InnerTable::gathers(std::int32_t set) const {
@@ -103,36 +111,51 @@ Bytes InnerTable::payload(std::int32_t set, RankId rank) {
   return place->second;
 }
 
-std::vector<InnerPhase> InnerTable::make_phases(std::int32_t set,
-                                                std::span<const RankId> ranks) const {
+InnerTable::Phases InnerTable::make_phases(std::int32_t set, std::span<const RankId> ranks) const {
   std::vector<DeviceId> own;
   for (const RankId rank : ranks) {
     const std::vector<DeviceId>& devices = program_.rank(rank).devices;
     own.insert(own.end(), devices.begin(), devices.end());
   }
   std::sort(own.begin(), own.end());
-  std::vector<InnerPhase> phases;
-  for (const ir::InnerCollective& inner : program_.inner_sets[set]) {
+  Phases phases;
+  const std::vector<ir::InnerCollective>& collectives = program_.inner_sets[as_size(set)];
+  for (std::size_t i = 0; i < collectives.size(); ++i) {
+    const ir::InnerCollective& inner = collectives[i];
+    const double exposed = prices_.exposed(set, i);
     InnerPhase phase{inner.count, inner.purpose == ir::Purpose::zero ? 1.0 : 0.0, {}};
     for (const std::int32_t group : inner.groups) {
       for (const models::FlowEdge& edge :
            models::collective_flows(inner.kind, program_.group(group).devices, inner.bytes, path_,
                                     inner.bytes_per_peer)) {
         if (!std::binary_search(own.begin(), own.end(), edge.source)) continue;
-        phase.flows.push_back({edge.source, edge.destination, edge.bytes,
-                               path_(edge.source, edge.destination).latency, edge.extra_latency});
+        const InnerFlow flow{edge.source, edge.destination, edge.bytes,
+                             path_(edge.source, edge.destination).latency, edge.extra_latency};
+        if (exposed > 0) phase.flows.push_back(part_of(flow, exposed));
+        if (exposed < 1) {
+          phases.hidden.push_back(flow);
+          phases.hidden.back().bytes *= inner.count * (1 - exposed);
+        }
       }
     }
-    phases.push_back(std::move(phase));
+    phases.exposed.push_back(std::move(phase));
   }
   return phases;
 }
 
-const std::vector<InnerPhase>& InnerTable::phases(std::int32_t set, std::span<const RankId> ranks) {
+const InnerTable::Phases& InnerTable::phases_of(std::int32_t set, std::span<const RankId> ranks) {
   const Key key{set, ranks.front().value};
   const auto found = phases_.find(key);
   if (found != phases_.end()) return found->second;
   return phases_.emplace(key, make_phases(set, ranks)).first->second;
+}
+
+const std::vector<InnerPhase>& InnerTable::phases(std::int32_t set, std::span<const RankId> ranks) {
+  return phases_of(set, ranks).exposed;
+}
+
+const std::vector<InnerFlow>& InnerTable::hidden(std::int32_t set, std::span<const RankId> ranks) {
+  return phases_of(set, ranks).hidden;
 }
 
 const std::vector<InnerPhase>& InnerTable::merged(std::int32_t set, std::span<const RankId> ranks) {

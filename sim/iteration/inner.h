@@ -9,6 +9,7 @@
 
 #include "models/base/units.h"
 #include "models/cost/path_function.h"
+#include "models/cost/pricer.h"
 #include "models/ir/program.h"
 #include "sim/iteration/options.h"
 
@@ -32,23 +33,32 @@ struct InnerFlow {
   Seconds tail;
 };
 
-/// `count` collectives that follow one another, each with the same flows, which start together.
+/// `count` collectives that follow one another, each with the same flows, which start together:
+/// what of them passes do not hide.
 struct InnerPhase {
   std::int32_t count = 1;
   double gathers = 0;  ///< Share of its bytes that are sharded parameters (ZeRO-3).
   std::vector<InnerFlow> flows;
 };
 
+/// Sums over a set's collectives of count x the ring's time on the slowest of the concurrent
+/// groups.
+struct InnerTimes {
+  struct Part {
+    Seconds all;
+    Seconds gathers;  ///< Of it, collectives that gather sharded parameters.
+  };
+  Part exposed;  ///< What passes do not hide.
+  Part hidden;   ///< What runs beside their kernels.
+};
+
 class InnerTable {
  public:
   /// Keeps references.
-  InnerTable(const ir::Program& program, const models::PathFunction& path);
+  InnerTable(const ir::Program& program, const models::ProgramPrices& prices,
+             const models::PathFunction& path);
 
-  /// Sum over the set's collectives of count x the ring's time on the slowest of the concurrent
-  /// groups.
-  Seconds closed_form(std::int32_t set);
-  /// The part of it that gathers sharded parameters.
-  Seconds closed_form_gathers(std::int32_t set);
+  const InnerTimes& closed_form(std::int32_t set);
   /// The set gathers sharded parameters, among others.
   bool gathers(std::int32_t set) const;
   /// Sum of the sizes of the set's tensors, each counted once for every concurrent group that the
@@ -60,17 +70,24 @@ class InnerTable {
   /// The same with each phase's repetitions in one, and phases over the same edges merged: bytes
   /// and latencies add up. Every count is 1.
   const std::vector<InnerPhase>& merged(std::int32_t set, std::span<const RankId> ranks);
+  /// What passes hide of the set's collectives, all repetitions in one flow of each edge.
+  const std::vector<InnerFlow>& hidden(std::int32_t set, std::span<const RankId> ranks);
 
  private:
   using Key = std::pair<std::int32_t, std::int32_t>;  ///< Set, first rank.
-  std::vector<InnerPhase> make_phases(std::int32_t set, std::span<const RankId> ranks) const;
+  struct Phases {
+    std::vector<InnerPhase> exposed;
+    std::vector<InnerFlow> hidden;
+  };
+  const Phases& phases_of(std::int32_t set, std::span<const RankId> ranks);
+  Phases make_phases(std::int32_t set, std::span<const RankId> ranks) const;
   Seconds time_of(const ir::InnerCollective& inner) const;
 
   const ir::Program& program_;
+  const models::ProgramPrices& prices_;
   const models::PathFunction& path_;
-  std::vector<std::optional<Seconds>> closed_form_;
-  std::map<std::int32_t, Seconds> closed_form_gathers_;
-  std::map<Key, std::vector<InnerPhase>> phases_;
+  std::vector<std::optional<InnerTimes>> closed_form_;
+  std::map<Key, Phases> phases_;
   std::map<Key, std::vector<InnerPhase>> merged_;
   std::map<Key, Bytes> payloads_;
 };

@@ -41,7 +41,7 @@ ProgramTasks::ProgramTasks(const Input& input, FlowEngine& engine)
       folding_(input.folding),
       first_route_(input.first_route),
       engine_(engine),
-      inner_(program_, path_),
+      inner_(program_, prices_, path_),
       mode_(effective_mode(program_.header.collapsed, options_.inner)),
       rng_(static_cast<std::uint64_t>(options_.seed)),
       slowdown_(cluster_.devices.size(), 1.0),
@@ -196,42 +196,57 @@ Seconds ProgramTasks::compute(OpId id) const {
   return factor(op, position) * prices_.compute(id);
 }
 
-TaskId ProgramTasks::computing(OpId id, Seconds time, Seconds rest) {
+Seconds ProgramTasks::uncovered(OpId id) {
   const ir::Op& op = program_.op(id);
-  const TaskId task = delay(time + rest);
+  if (op.inner == ir::kNone) return {};
+  const Seconds hidden = inner_.closed_form(op.inner).hidden.all;
+  return hidden.value > 0 ? std::max(Seconds{}, hidden - compute(id)) : Seconds{};
+}
+
+TaskId ProgramTasks::computing(OpId id, Seconds rest, int parts) {
+  const ir::Op& op = program_.op(id);
+  const Seconds computes = compute(id) / parts;
+  const Seconds time = computes + uncovered(id) / parts + rest;
+  const TaskId task = delay(time);
   const BackgroundId background = background_of(op.rank);
-  if (!background.valid() || op.kind == ir::OpKind::host || time.value <= 0) return task;
-  engine_.slow_down(task, background, prices_.overlap_loss(op.rank) * (time / (time + rest)));
+  if (!background.valid() || op.kind == ir::OpKind::host || computes.value <= 0) return task;
+  engine_.slow_down(task, background, prices_.overlap_loss(op.rank) * (computes / time));
   return task;
 }
 
 Seconds ProgramTasks::computed(OpId id) {
   const ir::Op& op = program_.op(id);
   if (op.inner == ir::kNone) return compute(id);
+  Seconds time = -uncovered(id);
   if (mode_ == InnerMode::per_block) {
     const auto slowed = parts_.find(id.value);
     if (slowed == parts_.end()) return compute(id);
-    Seconds time;
-    for (const TaskId part : slowed->second) {
-      time += engine_.end_time(part) - engine_.start_time(part);
-    }
+    for (const TaskId part : slowed->second) time += duration(part);
     return time;
   }
-  const TaskId own = first(id);
-  const Seconds time = engine_.end_time(own) - engine_.start_time(own);
+  time += duration(first(id));
   const bool alone = op.match == ir::kNone || at(program_.op_groups, op.match).member_count == 1;
-  return mode_ == InnerMode::closed_form && alone ? time - inner_.closed_form(op.inner) : time;
+  const bool closed = mode_ == InnerMode::closed_form && alone;
+  return closed ? time - inner_.closed_form(op.inner).exposed.all : time;
+}
+
+Seconds ProgramTasks::duration(TaskId task) const {
+  return engine_.end_time(task) - engine_.start_time(task);
 }
 
 Seconds ProgramTasks::gathered(OpId id) {
   const ir::Op& op = program_.op(id);
   if (op.inner == ir::kNone || !inner_.gathers(op.inner)) return {};
-  if (mode_ == InnerMode::closed_form) return inner_.closed_form_gathers(op.inner);
+  const InnerTimes& closed = inner_.closed_form(op.inner);
+  Seconds time;
+  if (closed.hidden.all.value > 0) {
+    time += (closed.hidden.gathers / closed.hidden.all) * uncovered(id);
+  }
+  if (mode_ == InnerMode::closed_form) return time + closed.exposed.gathers;
   const OpId first =
       op.match == ir::kNone ? id : program_.members_of(at(program_.op_groups, op.match)).front();
   const auto found = gathers_.find(first.value);
-  if (found == gathers_.end()) return {};
-  Seconds time;
+  if (found == gathers_.end()) return time;
   for (const Gather& gather : found->second) {
     time += gather.share * (engine_.end_time(gather.last) - engine_.end_time(gather.before));
   }
@@ -257,7 +272,7 @@ void ProgramTasks::add_compute(OpId id) {
       op.match == ir::kNone ? std::span<const OpId>(&id, 1)
                             : program_.members_of(at(program_.op_groups, op.match));
   if (op.inner == ir::kNone) {
-    const TaskId task = computing(id, compute(id));
+    const TaskId task = computing(id);
     return set(id, task, task);
   }
   switch (mode_) {
@@ -271,20 +286,24 @@ void ProgramTasks::add_compute(OpId id) {
   }
 }
 
-void ProgramTasks::add_closed_form(std::span<const OpId> op_group, std::int32_t inner) {
-  const Seconds communication = inner_.closed_form(inner);
+/// Of inner collectives that move bytes without flows.
+void ProgramTasks::count_use(std::span<const OpId> op_group, std::int32_t inner) {
   InnerUse& use = inner_uses_[{inner, program_.op(op_group.front()).rank.value}];
-  if (use.count++ == 0) {
-    const std::span<const RankId> ranks = ranks_of(op_group);
-    use.ranks.assign(ranks.begin(), ranks.end());
-  }
+  if (use.count++ > 0) return;
+  const std::span<const RankId> ranks = ranks_of(op_group);
+  use.ranks.assign(ranks.begin(), ranks.end());
+}
+
+void ProgramTasks::add_closed_form(std::span<const OpId> op_group, std::int32_t inner) {
+  const Seconds communication = inner_.closed_form(inner).exposed.all;
+  count_use(op_group, inner);
   if (op_group.size() == 1) {
-    const TaskId task = computing(op_group.front(), compute(op_group.front()), communication);
+    const TaskId task = computing(op_group.front(), communication);
     return set(op_group.front(), task, task);
   }
   const TaskId together = delay(communication);
   for (const OpId member : op_group) {
-    const TaskId own = computing(member, compute(member));
+    const TaskId own = computing(member);
     engine_.add_dependency(own, together);
     set(member, own, together);
   }
@@ -313,11 +332,12 @@ TaskId ProgramTasks::add_phase(const InnerPhase& phase, TaskId start,
 }
 
 void ProgramTasks::add_merged(std::span<const OpId> op_group, std::int32_t inner) {
+  if (inner_.closed_form(inner).hidden.all.value > 0) count_use(op_group, inner);
   const TaskId met = op_group.size() > 1 ? barrier() : TaskId{};
   TaskId after = met;
   group_tasks_.clear();
   for (const OpId member : op_group) {
-    const TaskId own = computing(member, compute(member));
+    const TaskId own = computing(member);
     group_tasks_.push_back(own);
     if (met.valid()) engine_.add_dependency(own, met);
     if (!met.valid()) after = own;
@@ -329,6 +349,7 @@ void ProgramTasks::add_merged(std::span<const OpId> op_group, std::int32_t inner
 }
 
 void ProgramTasks::add_per_block(std::span<const OpId> op_group, std::int32_t inner) {
+  if (inner_.closed_form(inner).hidden.all.value > 0) count_use(op_group, inner);
   const std::vector<InnerPhase>& phases = inner_.phases(inner, ranks_of(op_group));
   std::int32_t repetitions = 1;
   for (const InnerPhase& phase : phases) repetitions = std::max(repetitions, phase.count);
@@ -337,7 +358,7 @@ void ProgramTasks::add_per_block(std::span<const OpId> op_group, std::int32_t in
   for (std::int32_t i = 0; i < repetitions; ++i) {
     const TaskId met = barrier();
     for (const OpId member : op_group) {
-      const TaskId own = computing(member, compute(member) / repetitions);
+      const TaskId own = computing(member, {}, repetitions);
       if (background_of(program_.op(member).rank).valid()) parts_[member.value].push_back(own);
       if (after.valid()) engine_.add_dependency(after, own);
       engine_.add_dependency(own, met);
@@ -555,11 +576,13 @@ void ProgramTasks::add_ring_steps(ir::CollectiveKind kind, std::span<const Devic
 void ProgramTasks::for_each_closed_form(
     const std::function<void(DeviceId source, DeviceId destination, Bytes bytes)>& take) {
   for (const auto& [key, use] : inner_uses_) {
-    for (const InnerPhase& phase : inner_.merged(key.first, use.ranks)) {
-      for (const InnerFlow& edge : phase.flows) {
-        take(edge.source, edge.destination, static_cast<double>(use.count) * edge.bytes);
-      }
-    }
+    const auto uses = static_cast<double>(use.count);
+    const auto take_all = [&](const std::vector<InnerFlow>& flows) {
+      for (const InnerFlow& edge : flows) take(edge.source, edge.destination, uses * edge.bytes);
+    };
+    take_all(inner_.hidden(key.first, use.ranks));
+    if (mode_ != InnerMode::closed_form) continue;
+    for (const InnerPhase& phase : inner_.merged(key.first, use.ranks)) take_all(phase.flows);
   }
   for (std::size_t shape = 0; shape < shape_uses_.size(); ++shape) {
     if (shape_uses_[shape] == 0) continue;

@@ -81,12 +81,16 @@ class ProgramTasks {
   void set(OpId op, TaskId first, TaskId last);
   /// Price of a compute op with jitter and slowdown.
   Seconds compute(OpId op) const;
-  /// A delay that computes the op for `time`, and slower while collectives of its rank run beside
-  /// it; then takes `rest`, which they do not slow.
-  TaskId computing(OpId op, Seconds time, Seconds rest = {});
+  /// What the op's kernels leave uncovered of the inner collectives that they hide, in closed form.
+  Seconds uncovered(OpId op);
+  /// A delay of a compute op, or of one of so many equal parts: it computes, more slowly while
+  /// collectives of its rank run beside it; then comes what is uncovered, and `rest`.
+  TaskId computing(OpId op, Seconds rest = {}, int parts = 1);
+  Seconds duration(TaskId task) const;
 
   void add_op(OpId id);
   void add_compute(OpId id);
+  void count_use(std::span<const OpId> op_group, std::int32_t inner);
   void add_closed_form(std::span<const OpId> op_group, std::int32_t inner);
   void add_merged(std::span<const OpId> op_group, std::int32_t inner);
   void add_per_block(std::span<const OpId> op_group, std::int32_t inner);

@@ -30,7 +30,8 @@ struct Exported {
   bool has(const std::string& line) const { return text.find(line + "\n") != std::string::npos; }
 };
 
-Exported exported(const std::string& plan, ExportTarget to) {
+/// `overlaps`: a list in YAML.
+Exported exported(const std::string& plan, ExportTarget to, const std::string& overlaps = "") {
   const support::TempFolder folder;
   write_text_file(folder / "four.yaml", kFour);
   write_text_file(folder / "plan.yaml", "schema: orrery/plan/1\n" + plan);
@@ -40,6 +41,11 @@ Exported exported(const std::string& plan, ExportTarget to) {
   settings.job.cluster = folder / "four.yaml";
   settings.job.model = "gpt3_125m";
   settings.job.set_default("sequence_length", 512);
+  write_text_file(folder / "job.yaml",
+                  "schema: orrery/job/1\nglobal_batch: 16\n"
+                  "sequence_length: 512\noverlaps: [" +
+                      overlaps + "]\n");
+  if (!overlaps.empty()) settings.job.job = folder / "job.yaml";
   try {
     return {export_plan(settings, {}).text, ""};
   } catch (const NotExpressible& reasons) {
@@ -110,6 +116,9 @@ TEST(Export, DeepspeedGetsItsJson) {
   EXPECT_EQ(json["train_micro_batch_size_per_gpu"], 2);
   EXPECT_EQ(json["gradient_accumulation_steps"], 4);
   EXPECT_EQ(json["zero_optimization"]["stage"], 3);
+  EXPECT_EQ(json["zero_optimization"]["overlap_comm"], false);
+  const Exported ahead = exported(replicas(", zero: {stage: 3}"), ExportTarget::deepspeed, "zero");
+  EXPECT_EQ(nlohmann::json::parse(ahead.text)["zero_optimization"]["overlap_comm"], true);
   EXPECT_EQ(json["tensor_parallel"]["autotp_size"], 2);
   EXPECT_EQ(json["bf16"]["enabled"], true);
   EXPECT_NE(exported(uneven_pipelines(), ExportTarget::deepspeed).refused.find("PipelineModule"),
@@ -122,6 +131,13 @@ TEST(Export, MegatronGetsItsFlagsAndRefusesZero3) {
   EXPECT_TRUE(file.has("  --pipeline-model-parallel-size 2"));
   EXPECT_TRUE(file.has("  --pipeline-model-parallel-layout 'Et*5|t*7L'")) << file.text;
   EXPECT_TRUE(file.has("  --global-batch-size 8"));
+  EXPECT_FALSE(file.has("  --tp-comm-overlap"));
+  std::string along = replicas("");
+  for (std::size_t at; (at = along.find(", samples: 2")) != std::string::npos;) {
+    along.replace(at, 1, ", sequence: megatron,");
+  }
+  EXPECT_TRUE(
+      exported(along, ExportTarget::megatron, "tensor_parallel").has("  --tp-comm-overlap"));
   EXPECT_NE(exported(replicas(", zero: {stage: 3}"), ExportTarget::megatron).refused.find("ZeRO-3"),
             std::string::npos);
 }

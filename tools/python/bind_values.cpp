@@ -123,6 +123,8 @@ void bind_profile(py::module_& m) {
                 time, provenance);
   ORRERY_RECORD(m, ir::OverlapLoss, "What compute loses beside collectives.", gpu, share,
                 provenance);
+  ORRERY_RECORD(m, ir::ExposedCollectives, "What passes do not hide of what they overlap.", gpu,
+                purpose, share, provenance);
   ORRERY_RECORD(m, ir::OptimizerTime, "fixed + parameters x per_parameter.", gpu, dtype, fixed,
                 per_parameter, provenance);
   ORRERY_RECORD(m, ir::StorageTime, "Writing or reading a checkpoint.", location, write, latency,
@@ -141,8 +143,8 @@ void bind_profile(py::module_& m) {
                 channels, channel_bandwidth, provenance);
   ORRERY_RECORD(m, ir::Profile, "Measured or published numbers about GPUs and links.", name,
                 block_times, efficiencies, links, collectives, memory, pass_overheads,
-                overlap_losses, optimizers, storage, phases, model_layers, kernels,
-                collective_ways);
+                overlap_losses, exposed_collectives, optimizers, storage, phases, model_layers,
+                kernels, collective_ways);
 }
 
 void bind_cluster(py::module_& m) {
@@ -194,7 +196,7 @@ void bind_job(py::module_& m) {
                 max_optimizer_offload);
   ORRERY_RECORD(m, models::Job, "What is trained on what batch.", global_batch, sequence_length,
                 lengths, dtype, state_bytes, optimizer, gradient_synchronizations, cuda_graphs,
-                allowed);
+                overlaps, allowed);
   ORRERY_RECORD(
       m, models::Runtime,
       "What it takes to notice a loss, to start processes, to connect ranks and to search "

@@ -86,6 +86,29 @@ TEST_F(CalibratedPricer, ARankLosesToOverlapWhatItsGpuTypeDoes) {
       << "prices are of passes that nothing disturbs";
 }
 
+TEST_F(CalibratedPricer, OfWhatTheJobOverlapsTheProfilesShareIsExposedElseADeclaredOne) {
+  program_.groups = {{{{0}}}};
+  const auto inner = [](ir::Purpose purpose) {
+    return ir::InnerCollective{ir::CollectiveKind::all_reduce, purpose, {0}, 1, Bytes{1}, {}};
+  };
+  program_.inner_sets = {{inner(ir::Purpose::tensor_parallel), inner(ir::Purpose::zero)},
+                         {inner(ir::Purpose::expert_parallel)}};
+  profile_.exposed_collectives = {{"round", ir::Purpose::tensor_parallel, 0.375, {}},
+                                  {"other", ir::Purpose::zero, 0.75, {}}};
+  const auto exposed = [&] {
+    const ProgramPrices prices(program_, Pricer(cluster_, workload_, job_, profile_));
+    return std::vector<double>{prices.exposed(0, 0), prices.exposed(0, 1), prices.exposed(1, 0)};
+  };
+  EXPECT_EQ(exposed(), (std::vector<double>{1, 1, 1}));
+  job_.overlaps = {ir::Purpose::tensor_parallel, ir::Purpose::zero};
+  EXPECT_EQ(exposed(), (std::vector<double>{0.375, 0.1, 1}));
+  job_.overlaps = {ir::Purpose::expert_parallel};
+  EXPECT_EQ(exposed(), (std::vector<double>{1, 1, 0}));
+  job_.overlaps = {ir::Purpose::tensor_parallel, ir::Purpose::zero};
+  EXPECT_TRUE(uses("profile: round 38 % of tensor_parallel collectives exposed"));
+  EXPECT_TRUE(uses("declared: round 10 % of zero collectives exposed"));
+}
+
 TEST_F(CalibratedPricer, AMeasuredOptimizerReplacesTheSweep) {
   profile_.optimizers = {{"round", ir::Dtype::fp32, Seconds{7}, Seconds{7}, {}},
                          {"round", ir::Dtype::bf16, Seconds{0.5}, Seconds{1e-6}, {}}};

@@ -34,6 +34,11 @@ overlap_losses:
   - gpu: A100-80GB
     share: 0.125
     provenance: run 7
+exposed_collectives:
+  - gpu: A100-80GB
+    purpose: tensor_parallel
+    share: 0.375
+    provenance: run 7
 optimizers:
   - gpu: A100-80GB
     dtype: fp32
@@ -147,6 +152,10 @@ TEST(CalibratedProfile, ImpossibleValuesAreRefused) {
   EXPECT_NE(problem_in("overlap_losses: [{gpu: A, share: 0.1, provenance: x}, "
                        "{gpu: A, share: 0.2, provenance: x}]\n"),
             "");
+  EXPECT_EQ(problem_in("exposed_collectives: [{gpu: A, purpose: data_parallel, share: 0.5, "
+                       "provenance: x}]\n"),
+            "p.yaml:3:32: passes have no collectives of data_parallel (one of tensor_parallel, "
+            "sequence_parallel, expert_parallel, zero)");
   EXPECT_NE(problem_in("optimizers: [{gpu: A, per_parameter: 1 ns}]\n"), "") << "no source";
 }
 

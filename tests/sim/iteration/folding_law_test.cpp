@@ -290,6 +290,10 @@ World random_world() {
   world.job.allowed.max_optimizer_offload = 1;
   const bool accumulates = world.plan.schedule == ir::ScheduleKind::dual_pipe;
   if (!accumulates && one_in(5)) world.job.gradient_synchronizations = 2;
+  if (one_in(4)) {
+    world.job.overlaps = {ir::Purpose::tensor_parallel, ir::Purpose::zero,
+                          ir::Purpose::expert_parallel};
+  }
   world.collapsed = !one_in(4);
   if (world.plan.communication.gradient_overlap && one_in(2)) {
     for (const models::GpuType& gpu : world.cluster.gpu_types) {
@@ -312,12 +316,13 @@ World random_world() {
 std::string described(const World& world) {
   std::string text = fmt::format(
       "collapsed {}, schedule {}, transfer {}, overlap {}, redundancy {}, optimizer {}, "
-      "rounds {}, tied {}, losses to overlap {}\n",
+      "rounds {}, tied {}, losses to overlap {}, overlaps {}\n",
       world.collapsed, static_cast<int>(world.plan.schedule),
       static_cast<int>(world.plan.communication.activation_transfer),
       world.plan.communication.gradient_overlap, static_cast<int>(world.plan.redundancy),
       static_cast<int>(world.plan.optimizer), world.job.gradient_synchronizations,
-      world.workload.shape.tied_embeddings, world.profile.overlap_losses.size());
+      world.workload.shape.tied_embeddings, world.profile.overlap_losses.size(),
+      world.job.overlaps.size());
   for (const models::Node& node : world.cluster.nodes) {
     text +=
         fmt::format("node: {} of type {}, {} nics, {} domains, leaf {}\n", node.gpu_types.size(),

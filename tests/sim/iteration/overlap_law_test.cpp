@@ -142,6 +142,65 @@ TEST_F(OverlapLoss, IsNothingWhereNothingIsHidden) {
   EXPECT_EQ(run(0.5).iteration_time, run(0).iteration_time);
 }
 
+/// Iteration times, and bytes of all links, of a plan whose tensor-parallel collectives passes
+/// hide.
+class Hidden : public OverlapLoss {
+ protected:
+  Hidden() {
+    shape_.pipelines = 1;
+    shape_.tensor_parallel = 2;
+    shape_.overlap = false;
+  }
+  Outcome run(double exposed, bool overlaps = true) const {
+    models::Job job = make_job();
+    if (overlaps) job.overlaps = {ir::Purpose::tensor_parallel};
+    ir::Profile profile;
+    for (const models::GpuType& gpu : cluster_.gpu_types) {
+      profile.exposed_collectives.push_back({gpu.name, ir::Purpose::tensor_parallel, exposed, {}});
+    }
+    return simulate(cluster_, workload_, job, program(), options_, profile);
+  }
+};
+
+TEST_F(Hidden, CollectivesTakeTheirExposedShare) {
+  for (const InnerMode mode :
+       {InnerMode::closed_form, InnerMode::aggregated, InnerMode::per_block}) {
+    options_.inner = mode;
+    collapsed_ = mode == InnerMode::closed_form;
+    const Outcome all = run(1), half = run(0.5), none = run(0), not_asked = run(0, false);
+    EXPECT_EQ(all.iteration_time, not_asked.iteration_time);
+    EXPECT_EQ(all.spans, not_asked.spans);
+    EXPECT_LT(none.iteration_time, half.iteration_time);
+    EXPECT_NEAR(half.iteration_time, (all.iteration_time + none.iteration_time) / 2,
+                1e-3 * all.iteration_time)
+        << "up to a path's latency in each pass";
+    for (const Outcome& hidden : {half, none}) {
+      ASSERT_EQ(hidden.links.size(), all.links.size());
+      for (std::size_t i = 0; i < all.links.size(); ++i) {
+        EXPECT_EQ(hidden.links[i].first, all.links[i].first);
+        EXPECT_NEAR(hidden.links[i].second, all.links[i].second, 1e-9 * all.links[i].second)
+            << "links carry the same";
+      }
+      std::int64_t computed = 0, before = 0;
+      for (const std::int64_t of : told(hidden).computed) computed += of;
+      for (const std::int64_t of : told(all).computed) before += of;
+      EXPECT_NEAR(static_cast<double>(computed), static_cast<double>(before), 100)
+          << "what is hidden takes nothing from compute";
+    }
+  }
+}
+
+TEST_F(Hidden, CollectivesThatAreLongerThanThePassComeOutAsLongAsTheyAre) {
+  cluster_.links.begin()->second.bandwidth = BytesPerSecond{1e6};
+  for (auto& [name, link] : cluster_.links) link.bandwidth = BytesPerSecond{1e6};
+  models::seal(cluster_);
+  const Outcome none = run(0), all = run(1);
+  std::int64_t computed = 0;
+  for (const std::int64_t of : told(all).computed) computed = std::max(computed, of);
+  EXPECT_GT(none.iteration_time, 2e-9 * static_cast<double>(computed));
+  EXPECT_LT(none.iteration_time, all.iteration_time);
+}
+
 // Iterations that follow each other at once hide the end of one behind the start of the next.
 TEST_F(OverlapLoss, AlsoSlowsTheNextIterationOfAStaggeredProgram) {
   ir::Plan plan = make_plan(shape_, workload_.size());

@@ -149,11 +149,16 @@ Outcome decode(const std::string& text) {
 Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,
                  const ir::Program& program, const IterationOptions& options,
                  const ir::Profile& profile) {
+  return simulate(cluster, workload, make_job(), program, options, profile);
+}
+
+Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,
+                 const models::Job& job, const ir::Program& program,
+                 const IterationOptions& options, const ir::Profile& profile) {
   const std::string result = in_child([&] {
     const models::Topology topology(cluster, profile);
     IterationSimulator simulator(cluster, topology);
-    return encode(
-        simulator.run(program, models::Pricer(cluster, workload, make_job(), profile), options));
+    return encode(simulator.run(program, models::Pricer(cluster, workload, job, profile), options));
   });
   return result.empty() ? Outcome{} : decode(result);
 }

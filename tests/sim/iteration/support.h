@@ -54,6 +54,9 @@ ir::Program message_program(const std::vector<ir::Transfer>& messages);
 Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,
                  const ir::Program& program, const IterationOptions& options = {},
                  const ir::Profile& profile = {});
+Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,
+                 const models::Job& job, const ir::Program& program,
+                 const IterationOptions& options, const ir::Profile& profile);
 /// Lowers and runs a plan.
 Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,
                  const ir::Plan& plan, bool collapsed, const IterationOptions& options = {});
