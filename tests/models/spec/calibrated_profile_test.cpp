@@ -148,13 +148,14 @@ TEST(CalibratedProfile, ImpossibleValuesAreRefused) {
   EXPECT_NE(problem_in("pass_overheads: [{gpu: A, pass: forward, time: -1 us, "
                        "provenance: x}]\n"),
             "");
-  EXPECT_EQ(problem_in("overlap_losses: [{gpu: A, share: 0.9, provenance: x}]\n"), "");
+  EXPECT_EQ(problem_in("overlap_losses: [{gpu: A, share: 0.9, provenance: x}]\n"),
+            "p.yaml:3:34: must be from 0 to 0.8, is 0.9");
   EXPECT_NE(problem_in("overlap_losses: [{gpu: A, share: 0.1, provenance: x}, "
                        "{gpu: A, share: 0.2, provenance: x}]\n"),
             "");
   EXPECT_EQ(problem_in("exposed_collectives: [{gpu: A, purpose: data_parallel, share: 0.5, "
                        "provenance: x}]\n"),
-            "p.yaml:3:32: passes have no collectives of data_parallel (one of tensor_parallel, "
+            "p.yaml:3:41: passes have no collectives of data_parallel (one of tensor_parallel, "
             "sequence_parallel, expert_parallel, zero)");
   EXPECT_NE(problem_in("optimizers: [{gpu: A, per_parameter: 1 ns}]\n"), "") << "no source";
 }

@@ -89,8 +89,8 @@ TEST_F(Inner, WhatIsHiddenAndWhatIsExposedAddUp) {
   program_.inner_sets[1][0].purpose = ir::Purpose::zero;
   const std::vector<RankId> all = {{0}, {1}, {2}, {3}};
   InnerTable whole(program_, prices_, path_);
-  prices_ = models::ProgramPrices(std::vector<Seconds>(), {{}, {{1, 1}, {0.25, 1}}});
-  InnerTable table(program_, prices_, path_);
+  const models::ProgramPrices hiding(std::vector<Seconds>(), {{}, {{1, 1}, {0.25, 1}}});
+  InnerTable table(program_, hiding, path_);
   const Seconds pairs = whole.closed_form(1).exposed.gathers;
   EXPECT_DOUBLE_EQ(table.closed_form(1).hidden.all.value, 0.75 * pairs.value);
   EXPECT_EQ(table.closed_form(1).hidden.gathers, table.closed_form(1).hidden.all);

@@ -172,7 +172,7 @@ TEST_F(Hidden, CollectivesTakeTheirExposedShare) {
     EXPECT_EQ(all.spans, not_asked.spans);
     EXPECT_LT(none.iteration_time, half.iteration_time);
     EXPECT_NEAR(half.iteration_time, (all.iteration_time + none.iteration_time) / 2,
-                1e-3 * all.iteration_time)
+                4e-3 * all.iteration_time)
         << "up to a path's latency in each pass";
     for (const Outcome& hidden : {half, none}) {
       ASSERT_EQ(hidden.links.size(), all.links.size());
@@ -204,6 +204,7 @@ TEST_F(Hidden, CollectivesThatAreLongerThanThePassComeOutAsLongAsTheyAre) {
 // Iterations that follow each other at once hide the end of one behind the start of the next.
 TEST_F(OverlapLoss, AlsoSlowsTheNextIterationOfAStaggeredProgram) {
   ir::Plan plan = make_plan(shape_, workload_.size());
+  plan.communication.bucket = Bytes{1};
   plan.optimizer = ir::OptimizerStart::staggered;
   const ir::Program staggered =
       models::lower(plan, cluster_, workload_, make_job(), {.collapsed = true});
