@@ -181,9 +181,10 @@ ExecutableProgram lower_for_ranks(const LoadedRun& run, const ir::Plan& plan, st
     out.problems.push_back(fmt::format("{}: {}", defect.path, defect.what));
   }
   if (!out.problems.empty()) return out;
-  if (!run.spec.job.overlaps.empty()) {
+  if (!run.spec.job.hidden_collectives.empty()) {
     out.problems.emplace_back(
-        "the executor cannot run collectives beside the kernels of a pass (overlaps of the job)");
+        "the executor cannot run collectives beside the kernels of a pass (hidden_collectives of "
+        "the job)");
     return out;
   }
   models::LowerOptions options;

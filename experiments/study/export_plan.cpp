@@ -66,8 +66,8 @@ std::vector<std::string> model_flags(const models::Workload& workload, const mod
   return flags;
 }
 
-bool overlaps(const LoadedRun& run, ir::Purpose purpose) {
-  const std::vector<ir::Purpose>& all = run.spec.job.overlaps;
+bool hides(const LoadedRun& run, ir::Purpose purpose) {
+  const std::vector<ir::Purpose>& all = run.spec.job.hidden_collectives;
   return std::find(all.begin(), all.end(), purpose) != all.end();
 }
 
@@ -98,10 +98,10 @@ std::vector<std::string> parallel_flags(const models::TrainerPlan& plan, const L
   flags.push_back(fmt::format("--global-batch-size {}", ir::global_batch(*run.plan)));
   if (plan.zero == 1) flags.push_back("--use-distributed-optimizer");
   if (run.plan->communication.gradient_overlap) flags.push_back("--overlap-grad-reduce");
-  if (overlaps(run, ir::Purpose::tensor_parallel) && plan.sequence_parallel) {
+  if (hides(run, ir::Purpose::tensor_parallel) && plan.sequence_parallel) {
     flags.push_back("--tp-comm-overlap");
   }
-  if (overlaps(run, ir::Purpose::expert_parallel) && plan.expert_parallel > 1) {
+  if (hides(run, ir::Purpose::expert_parallel) && plan.expert_parallel > 1) {
     flags.push_back("--overlap-moe-expert-parallel-comm");
   }
   if (run.plan->optimizer_offload > 0) {
@@ -243,7 +243,7 @@ std::string deepspeed_json(const models::TrainerPlan& plan, const LoadedRun& run
   json["gradient_accumulation_steps"] = first.micro_batches;
   json["zero_optimization"]["stage"] = plan.zero;
   json["zero_optimization"]["overlap_comm"] =
-      run.plan->communication.gradient_overlap || overlaps(run, ir::Purpose::zero);
+      run.plan->communication.gradient_overlap || hides(run, ir::Purpose::zero);
   if (run.plan->communication.bucket.value > 0) {
     // Counted in elements.
     json["zero_optimization"]["reduce_bucket_size"] =

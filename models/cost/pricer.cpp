@@ -474,13 +474,13 @@ double Pricer::State::loss(int gpu_type) const {
 }
 
 std::vector<std::vector<double>> Pricer::State::exposed(const ir::Program& program) const {
-  if (job.overlaps.empty()) return {};
+  if (job.hidden_collectives.empty()) return {};
   std::vector<std::vector<double>> shares;
   for (const std::vector<ir::InnerCollective>& set : program.inner_sets) {
     std::vector<double>& own = shares.emplace_back();
     for (const ir::InnerCollective& inner : set) {
-      const bool hides =
-          std::find(job.overlaps.begin(), job.overlaps.end(), inner.purpose) != job.overlaps.end();
+      const bool hides = std::find(job.hidden_collectives.begin(), job.hidden_collectives.end(),
+                                   inner.purpose) != job.hidden_collectives.end();
       own.push_back(hides ? 0.0 : 1.0);
       for (std::size_t i = 0; hides && i < inner.groups.size(); ++i) {
         for (const int type : types_of(program.group(inner.groups[i]).devices)) {

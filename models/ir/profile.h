@@ -96,8 +96,8 @@ struct OverlapLoss {
   Provenance provenance;
 };
 
-/// Of the collectives of one purpose that passes hide (models::Job::overlaps), the share that they
-/// do not hide.
+/// Of the collectives of one purpose that passes hide (models::Job::hidden_collectives), the share
+/// that they do not hide.
 struct ExposedCollectives {
   std::string gpu;
   Purpose purpose{};

@@ -67,19 +67,19 @@ struct Job {
   /// is priced by its kernels takes at least GpuType::launch for each of them.
   bool cuda_graphs = true;
   /// Collectives inside of passes that the trainer hides behind the pass's own kernels
-  /// (can_overlap). Counted by the simulator; the formulas of planners' papers know none, and the
+  /// (can_hide). Counted by the simulator; the formulas of planners' papers know none, and the
   /// executor hides nothing.
-  std::vector<ir::Purpose> overlaps;
+  std::vector<ir::Purpose> hidden_collectives;
   Allowed allowed;
 };
 
-/// What jobs may overlap: tensor_parallel [Megatron-LM, --tp-comm-overlap], sequence_parallel (the
+/// What jobs may hide: tensor_parallel [Megatron-LM, --tp-comm-overlap], sequence_parallel (the
 /// exchanges of context parallelism), expert_parallel (dispatch and combine) and zero (gathers
 /// ahead of their blocks, as FSDP and ZeRO-3 prefetch them).
-bool can_overlap(ir::Purpose purpose);
+bool can_hide(ir::Purpose purpose);
 /// "no collectives of data_parallel inside of passes", and what would do.
-std::string cannot_overlap(ir::Purpose purpose);
-inline constexpr const char* kOverlapHint =
+std::string cannot_hide(ir::Purpose purpose);
+inline constexpr const char* kHiddenHint =
     "one of tensor_parallel, sequence_parallel, expert_parallel, zero";
 
 /// YAML (`schema: orrery/job/1`). `lengths` is a list of {longest, share}.

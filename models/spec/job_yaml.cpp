@@ -78,13 +78,13 @@ void describe_synchronizations(config::Visitor& v, Job& job) {
 
 }  // namespace
 
-bool can_overlap(ir::Purpose purpose) {
+bool can_hide(ir::Purpose purpose) {
   using enum ir::Purpose;
   return purpose == tensor_parallel || purpose == sequence_parallel || purpose == expert_parallel ||
          purpose == zero;
 }
 
-std::string cannot_overlap(ir::Purpose purpose) {
+std::string cannot_hide(ir::Purpose purpose) {
   return fmt::format("passes have no collectives of {}", ir::name_of(purpose));
 }
 
@@ -157,14 +157,14 @@ void describe(config::Visitor& v, Job& job) {
                "kernels of a pass are launched as one CUDA graph; without, a block that is priced "
                "by its kernels takes at least `launch` of the GPU type for each of them");
   }
-  if (!v.dumping() || !job.overlaps.empty()) {
-    v.optional("overlaps", job.overlaps,
+  if (!v.dumping() || !job.hidden_collectives.empty()) {
+    v.optional("hidden_collectives", job.hidden_collectives,
                "collectives inside of passes that run beside their kernels: tensor_parallel, "
                "sequence_parallel, expert_parallel, zero");
   }
   if (v.reading()) {
-    for (const ir::Purpose purpose : job.overlaps) {
-      if (!can_overlap(purpose)) v.problem("overlaps", cannot_overlap(purpose), kOverlapHint);
+    for (const ir::Purpose purpose : job.hidden_collectives) {
+      if (!can_hide(purpose)) v.problem("hidden_collectives", cannot_hide(purpose), kHiddenHint);
     }
   }
   v.optional("allowed", job.allowed, "what planners may use");

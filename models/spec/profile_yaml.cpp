@@ -176,14 +176,14 @@ void describe(config::Visitor& v, OverlapLoss& loss) {
 
 void describe(config::Visitor& v, ExposedCollectives& exposed) {
   v.title("Exposed collectives");
-  v.doc("What passes leave exposed of the collectives that `overlaps` of the job names.");
+  v.doc("What passes leave exposed of the collectives that `hidden_collectives` of the job names.");
   v.required("gpu", exposed.gpu, "GPU type");
-  v.required("purpose", exposed.purpose, "one that jobs may name in `overlaps`");
+  v.required("purpose", exposed.purpose, "one that jobs may name in `hidden_collectives`");
   v.required("share", exposed.share, "of the collectives' time");
   v.required("provenance", exposed.provenance, kProvenance);
   v.between("share", exposed.share, 0.0, 1.0);
-  if (v.reading() && v.given("purpose") && !models::can_overlap(exposed.purpose)) {
-    v.problem("purpose", models::cannot_overlap(exposed.purpose), models::kOverlapHint);
+  if (v.reading() && v.given("purpose") && !models::can_hide(exposed.purpose)) {
+    v.problem("purpose", models::cannot_hide(exposed.purpose), models::kHiddenHint);
   }
 }
 

@@ -30,8 +30,8 @@ struct Exported {
   bool has(const std::string& line) const { return text.find(line + "\n") != std::string::npos; }
 };
 
-/// `overlaps`: a list in YAML.
-Exported exported(const std::string& plan, ExportTarget to, const std::string& overlaps = "") {
+/// `hidden`: a list in YAML.
+Exported exported(const std::string& plan, ExportTarget to, const std::string& hidden = "") {
   const support::TempFolder folder;
   write_text_file(folder / "four.yaml", kFour);
   write_text_file(folder / "plan.yaml", "schema: orrery/plan/1\n" + plan);
@@ -43,9 +43,9 @@ Exported exported(const std::string& plan, ExportTarget to, const std::string& o
   settings.job.set_default("sequence_length", 512);
   write_text_file(folder / "job.yaml",
                   "schema: orrery/job/1\nglobal_batch: 16\n"
-                  "sequence_length: 512\noverlaps: [" +
-                      overlaps + "]\n");
-  if (!overlaps.empty()) settings.job.job = folder / "job.yaml";
+                  "sequence_length: 512\nhidden_collectives: [" +
+                      hidden + "]\n");
+  if (!hidden.empty()) settings.job.job = folder / "job.yaml";
   try {
     return {export_plan(settings, {}).text, ""};
   } catch (const NotExpressible& reasons) {

@@ -205,9 +205,10 @@ std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, b
                                  ir::devices_of(plan).size(), run.cluster.size());
   if (plan.virtual_stages > 1) head += fmt::format(", {} virtual stages", plan.virtual_stages);
   if (plan.communication.gradient_overlap) head += ", gradients overlap the backward pass";
-  if (!run.spec.job.overlaps.empty()) {
+  if (!run.spec.job.hidden_collectives.empty()) {
     std::vector<const char*> names;
-    for (const ir::Purpose purpose : run.spec.job.overlaps) names.push_back(ir::name_of(purpose));
+    for (const ir::Purpose purpose : run.spec.job.hidden_collectives)
+      names.push_back(ir::name_of(purpose));
     head += fmt::format(", passes hide {}", fmt::join(names, ", "));
   }
   if (plan.optimizer_offload > 0) {

@@ -196,7 +196,7 @@ void bind_job(py::module_& m) {
                 max_optimizer_offload);
   ORRERY_RECORD(m, models::Job, "What is trained on what batch.", global_batch, sequence_length,
                 lengths, dtype, state_bytes, optimizer, gradient_synchronizations, cuda_graphs,
-                overlaps, allowed);
+                hidden_collectives, allowed);
   ORRERY_RECORD(
       m, models::Runtime,
       "What it takes to notice a loss, to start processes, to connect ranks and to search "

@@ -100,11 +100,11 @@ TEST_F(CalibratedPricer, OfWhatTheJobOverlapsTheProfilesShareIsExposedElseADecla
     return std::vector<double>{prices.exposed(0, 0), prices.exposed(0, 1), prices.exposed(1, 0)};
   };
   EXPECT_EQ(exposed(), (std::vector<double>{1, 1, 1}));
-  job_.overlaps = {ir::Purpose::tensor_parallel, ir::Purpose::zero};
+  job_.hidden_collectives = {ir::Purpose::tensor_parallel, ir::Purpose::zero};
   EXPECT_EQ(exposed(), (std::vector<double>{0.375, 0.1, 1}));
-  job_.overlaps = {ir::Purpose::expert_parallel};
+  job_.hidden_collectives = {ir::Purpose::expert_parallel};
   EXPECT_EQ(exposed(), (std::vector<double>{1, 1, 0}));
-  job_.overlaps = {ir::Purpose::tensor_parallel, ir::Purpose::zero};
+  job_.hidden_collectives = {ir::Purpose::tensor_parallel, ir::Purpose::zero};
   EXPECT_TRUE(uses("profile: round 38 % of tensor_parallel collectives exposed"));
   EXPECT_TRUE(uses("declared: round 10 % of zero collectives exposed"));
 }

@@ -291,8 +291,8 @@ World random_world() {
   const bool accumulates = world.plan.schedule == ir::ScheduleKind::dual_pipe;
   if (!accumulates && one_in(5)) world.job.gradient_synchronizations = 2;
   if (one_in(4)) {
-    world.job.overlaps = {ir::Purpose::tensor_parallel, ir::Purpose::zero,
-                          ir::Purpose::expert_parallel};
+    world.job.hidden_collectives = {ir::Purpose::tensor_parallel, ir::Purpose::zero,
+                                    ir::Purpose::expert_parallel};
   }
   world.collapsed = !one_in(4);
   if (world.plan.communication.gradient_overlap && one_in(2)) {
@@ -316,13 +316,13 @@ World random_world() {
 std::string described(const World& world) {
   std::string text = fmt::format(
       "collapsed {}, schedule {}, transfer {}, overlap {}, redundancy {}, optimizer {}, "
-      "rounds {}, tied {}, losses to overlap {}, overlaps {}\n",
+      "rounds {}, tied {}, losses to overlap {}, hidden {}\n",
       world.collapsed, static_cast<int>(world.plan.schedule),
       static_cast<int>(world.plan.communication.activation_transfer),
       world.plan.communication.gradient_overlap, static_cast<int>(world.plan.redundancy),
       static_cast<int>(world.plan.optimizer), world.job.gradient_synchronizations,
       world.workload.shape.tied_embeddings, world.profile.overlap_losses.size(),
-      world.job.overlaps.size());
+      world.job.hidden_collectives.size());
   for (const models::Node& node : world.cluster.nodes) {
     text +=
         fmt::format("node: {} of type {}, {} nics, {} domains, leaf {}\n", node.gpu_types.size(),

@@ -153,7 +153,7 @@ class Hidden : public OverlapLoss {
   }
   Outcome run(double exposed, bool overlaps = true) const {
     models::Job job = make_job();
-    if (overlaps) job.overlaps = {ir::Purpose::tensor_parallel};
+    if (overlaps) job.hidden_collectives = {ir::Purpose::tensor_parallel};
     ir::Profile profile;
     for (const models::GpuType& gpu : cluster_.gpu_types) {
       profile.exposed_collectives.push_back({gpu.name, ir::Purpose::tensor_parallel, exposed, {}});
