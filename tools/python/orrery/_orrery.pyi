@@ -335,6 +335,17 @@ class EventScope(Record):
     def __init__(self, *, kind: Literal["devices", "node", "link", "job"] = ...,
                  devices: list[int] = ..., node: int = ..., link: str = ...) -> None: ...
 
+class ExposedCollectives(Record):
+    """What passes do not hide of what they overlap."""
+
+    gpu: str
+    purpose: Literal["tensor_parallel", "sequence_parallel", "expert_parallel", "pipeline", "data_parallel", "zero", "state"]
+    share: float
+    provenance: Provenance
+    def __init__(self, *, gpu: str = ..., purpose: Literal["tensor_parallel", "sequence_parallel",
+                 "expert_parallel", "pipeline", "data_parallel", "zero", "state"] = ...,
+                 share: float = ..., provenance: Provenance = ...) -> None: ...
+
 class Fabric(Record):
     """Leaf switches under one spine, or under pods and a core."""
 
@@ -515,12 +526,15 @@ class Job(Record):
     optimizer: Literal["adam", "sgd"]
     gradient_synchronizations: int
     cuda_graphs: bool
+    hidden_collectives: list[Literal["tensor_parallel", "sequence_parallel", "expert_parallel", "pipeline", "data_parallel", "zero", "state"]]
     allowed: Allowed
     def __init__(self, *, global_batch: int = ..., sequence_length: int = ...,
                  lengths: LengthDistribution | None = ..., dtype: Literal["fp32", "tf32", "fp16",
                  "bf16", "fp8", "fp64", "fp4"] = ..., state_bytes: StateBytes = ...,
                  optimizer: Literal["adam", "sgd"] = ..., gradient_synchronizations: int = ...,
-                 cuda_graphs: bool = ..., allowed: Allowed = ...) -> None: ...
+                 cuda_graphs: bool = ..., hidden_collectives: list[Literal["tensor_parallel",
+                 "sequence_parallel", "expert_parallel", "pipeline", "data_parallel", "zero",
+                 "state"]] = ..., allowed: Allowed = ...) -> None: ...
 
 class JobState(Record):
     """What a policy may know when it decides."""
@@ -902,6 +916,15 @@ class OptionInfo(Record):
     doc: str
     def __init__(self, *, name: str = ..., default_value: str = ..., doc: str = ...) -> None: ...
 
+class OverlapLoss(Record):
+    """What compute loses beside collectives."""
+
+    gpu: str
+    share: float
+    provenance: Provenance
+    def __init__(self, *, gpu: str = ..., share: float = ...,
+                 provenance: Provenance = ...) -> None: ...
+
 class PairOverride(Record):
     """Replaces the path between two nodes."""
 
@@ -1044,6 +1067,8 @@ class Profile(Record):
     collectives: list[CollectiveFactor]
     memory: list[MemoryOverhead]
     pass_overheads: list[PassOverhead]
+    overlap_losses: list[OverlapLoss]
+    exposed_collectives: list[ExposedCollectives]
     optimizers: list[OptimizerTime]
     storage: list[StorageTime]
     phases: list[PhaseTime]
@@ -1053,9 +1078,11 @@ class Profile(Record):
     def __init__(self, *, name: str = ..., block_times: list[BlockTime] = ...,
                  efficiencies: list[EfficiencyCurve] = ..., links: list[LinkSegment] = ...,
                  collectives: list[CollectiveFactor] = ..., memory: list[MemoryOverhead] = ...,
-                 pass_overheads: list[PassOverhead] = ..., optimizers: list[OptimizerTime] = ...,
-                 storage: list[StorageTime] = ..., phases: list[PhaseTime] = ...,
-                 model_layers: list[ModelLayers] = ..., kernels: list[KernelModel] = ...,
+                 pass_overheads: list[PassOverhead] = ..., overlap_losses: list[OverlapLoss] = ...,
+                 exposed_collectives: list[ExposedCollectives] = ...,
+                 optimizers: list[OptimizerTime] = ..., storage: list[StorageTime] = ...,
+                 phases: list[PhaseTime] = ..., model_layers: list[ModelLayers] = ...,
+                 kernels: list[KernelModel] = ...,
                  collective_ways: list[CollectiveWay] = ...) -> None: ...
 
 class Program(Record):
