@@ -44,7 +44,8 @@ HostShare HostShares::of(DeviceId device) const {
   const int number = switch_of(node, at.position);
   ORRERY_CHECK(number >= 0, "device {} has no PCIe slot", device.value);
   const PcieSwitch& pcie = node.pcie[as_size(number)];
-  const double neighbors = behind_switch_.at({at.node, number});
+  const auto behind = behind_switch_.find({at.node, number});
+  const double neighbors = behind == behind_switch_.end() ? 1.0 : behind->second;
   const auto bandwidth = [&](const std::string& name) {
     const LinkClass& link = cluster_.links.at(name);
     return link.bandwidth * link.efficiency;
@@ -53,13 +54,13 @@ HostShare HostShares::of(DeviceId device) const {
   share.link = bandwidth(pcie.link);
   if (cluster_.links.at(pcie.link).shared) share.link = share.link / neighbors;
   if (!pcie.uplink.empty()) share.link = std::min(share.link, bandwidth(pcie.uplink) / neighbors);
-  share.memory = node.host_memory_bandwidth / static_cast<double>(on_node_[at.node]);
+  share.memory = node.host_memory_bandwidth / static_cast<double>(std::max(1, on_node_[at.node]));
   return share;
 }
 
 std::optional<HostShares> host_shares(const ir::Plan& plan, const Cluster& cluster) {
   if (plan.optimizer_offload <= 0) return std::nullopt;
-  return HostShares(cluster, ir::devices_of(plan));
+  return HostShares(cluster, ir::working_devices(plan));
 }
 
 std::optional<HostShares> host_shares(const ir::Program& program, const Cluster& cluster) {

@@ -41,7 +41,8 @@ class HostShares {
   std::map<Switch, int> behind_switch_;
 };
 
-/// Of the devices of a plan or program; none where nothing lives in host memory.
+/// Of the devices of a plan or program that work (ir::working_devices): others take no share. None
+/// where nothing lives in host memory.
 std::optional<HostShares> host_shares(const ir::Plan& plan, const Cluster& cluster);
 std::optional<HostShares> host_shares(const ir::Program& program, const Cluster& cluster);
 

@@ -29,6 +29,14 @@ struct PartialProgram {
   /// For each collective: which step of synchronization it is part of, ascending; all pipelines
   /// walk the steps in this order. -1: it serves one built pipeline.
   std::vector<std::int32_t> steps;
+  /// A message of synchronization inside of one pipeline, built or not, between shards that differ.
+  struct Message {
+    int pipeline = 0;
+    std::int32_t after = 0;  ///< So many of the program's collectives come before it.
+    DeviceId source, destination;
+    Bytes bytes;
+  };
+  std::vector<Message> messages;  ///< In order.
   /// Pipelines that send to or receive from others beyond collectives and were not all built: their
   /// messages are missing. Ascending.
   std::vector<std::int32_t> missing;

@@ -374,8 +374,16 @@ class Synchronizer {
 
   void emit_send(const StepTable::value_type& entry, const std::vector<RankId>& ranks,
                  int first_block, int last_block, SyncPhase phase) {
+    const int ends[] = {pipeline_of(ranks[0]), pipeline_of(ranks[1])};
+    if (ends[0] == ends[1]) {
+      const std::size_t before = builder_.program.collectives.size();
+      partial_.messages.push_back({ends[0],
+                                   static_cast<std::int32_t>(before),
+                                   {entry.first.owners[0]},
+                                   {entry.first.owners[1]},
+                                   entry.second.bytes});
+    }
     if (!builds(ranks[0]) || !builds(ranks[1])) {
-      const int ends[] = {pipeline_of(ranks[0]), pipeline_of(ranks[1])};
       if (ends[0] != ends[1]) missing_.insert(std::begin(ends), std::end(ends));
       return;
     }

@@ -541,6 +541,7 @@ void Symmetry::paint_fixed() {
   for (std::size_t p = 0; p < colors_.size(); ++p) {
     pipeline_colors_[p] = mix(colors_[p], local_fixed_[p]);
   }
+  paint_messages();
   for (LocalClass& one : classes_) one.colors = one.uses;
   collective_colors_ = collective_fixed_;
   flow_colors_.resize(load_of_.size());
@@ -549,6 +550,27 @@ void Symmetry::paint_fixed() {
       flow_colors_[f] =
           mix(collective_colors_[k], static_cast<Color>(std::llround(load(f).bytes.value)));
     }
+  }
+}
+
+/// A message between shards waits for what its ranks synchronized before, and holds up what they
+/// synchronize next: its place among the pipeline's collectives counts.
+void Symmetry::paint_messages() {
+  std::vector<std::uint32_t> roles(pipeline_colors_.size(), 0);  // In collectives so far.
+  std::size_t next = 0;
+  for (const models::PartialProgram::Message& message : in_.partial.messages) {
+    for (; next < collectives_.size() && collectives_[next].index < message.after; ++next) {
+      const ir::Collective& collective = in_.program.collectives[as_size(collectives_[next].index)];
+      for (const ir::CollectiveShape::Part& part : in_.program.shape_of(collective).parts) {
+        for (const DeviceId device : in_.program.group(part.group).devices) {
+          ++roles[as_size(in_.members.of_device[device].pipeline)];
+        }
+      }
+    }
+    const auto position = [&](DeviceId device) { return in_.members.of_device[device].position; };
+    Color& color = pipeline_colors_[as_size(message.pipeline)];
+    color = mix(color, packed(position(message.source), position(message.destination)));
+    color = mix(mix(color, Color{roles[as_size(message.pipeline)]}), message.bytes.value);
   }
 }
 

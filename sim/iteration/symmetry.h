@@ -217,6 +217,7 @@ class Symmetry {
   std::int32_t root(std::int32_t place) const;
   bool unite(std::int32_t a, std::int32_t b);
   void paint_fixed();
+  void paint_messages();
   void paint_links();
   void paint_rest();
   /// By the devices that a pass sends from and to: steps that wait for the same pass.
