@@ -44,7 +44,7 @@ Exported exported(const std::string& plan, ExportTarget to, const std::string& h
   write_text_file(folder / "job.yaml",
                   "schema: orrery/job/1\nglobal_batch: 16\n"
                   "sequence_length: 512\nhidden_collectives: [" +
-                      hidden + "]\n");
+                      hidden + "]\nallowed: {zero_stages: [0, 3], sequence_parallel: true}\n");
   if (!hidden.empty()) settings.job.job = folder / "job.yaml";
   try {
     return {export_plan(settings, {}).text, ""};
@@ -133,8 +133,10 @@ TEST(Export, MegatronGetsItsFlagsAndRefusesZero3) {
   EXPECT_TRUE(file.has("  --global-batch-size 8"));
   EXPECT_FALSE(file.has("  --tp-comm-overlap"));
   std::string along = replicas("");
-  for (std::size_t at; (at = along.find(", samples: 2")) != std::string::npos;) {
-    along.replace(at, 1, ", sequence: megatron,");
+  const std::string samples = ", samples: 2";
+  for (std::size_t at = 0; (at = along.find(samples, at)) != std::string::npos;) {
+    along.replace(at, samples.size(), ", sequence: megatron" + samples);
+    at += 3 * samples.size();
   }
   EXPECT_TRUE(
       exported(along, ExportTarget::megatron, "tensor_parallel").has("  --tp-comm-overlap"));
