@@ -608,6 +608,7 @@ ir::Profile for_cluster(const ir::Profile& profile, const models::Cluster& clust
       entry.per_parameter *= factor;
     });
     copy(out.overlap_losses, [](ir::OverlapLoss&) {});
+    copy(out.exposed_collectives, [](ir::ExposedCollectives&) {});
     copy(out.memory, [](ir::MemoryOverhead&) {});
   }
   return out;

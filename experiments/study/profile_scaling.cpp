@@ -23,6 +23,7 @@ std::set<std::string> types_of(const ir::Profile& profile) {
   for (const auto& entry : profile.optimizers) types.insert(entry.gpu);
   for (const auto& entry : profile.pass_overheads) types.insert(entry.gpu);
   for (const auto& entry : profile.overlap_losses) types.insert(entry.gpu);
+  for (const auto& entry : profile.exposed_collectives) types.insert(entry.gpu);
   for (const auto& entry : profile.memory) types.insert(entry.gpu);
   return types;
 }

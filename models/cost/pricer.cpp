@@ -27,7 +27,7 @@ using ir::Dtype;
 using ir::name_of;
 using ir::Pass;
 
-/// Of collectives that a job overlaps, where the profile has no share (Pricer::overlaps).
+/// Of collectives that a job hides, where the profile has no share (Pricer::overlaps).
 const std::map<ir::Purpose, double> kExposed = {{ir::Purpose::tensor_parallel, 0.5},
                                                 {ir::Purpose::sequence_parallel, 0.05},
                                                 {ir::Purpose::expert_parallel, 0},
@@ -454,10 +454,16 @@ Seconds Pricer::State::sweep(int gpu_type, double parameters) const {
 
 IdVector<RankId, double> Pricer::State::losses(const ir::Program& program) const {
   if (profile.overlap_losses.empty() || program.collectives.empty()) return {};
+  std::map<int, double> of_type;
   IdVector<RankId, double> losses;
   for (const ir::Rank& rank : program.ranks) {
     double most = 0;
-    for (const int type : types_of(rank.devices)) most = std::max(most, loss(type));
+    for (const DeviceId device : rank.devices) {
+      const int type = cluster.device(device).gpu_type;
+      const auto [known, fresh] = of_type.try_emplace(type);
+      if (fresh) known->second = loss(type);
+      most = std::max(most, known->second);
+    }
     losses.push_back(most);
   }
   return losses;

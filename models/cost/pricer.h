@@ -91,7 +91,7 @@ class Pricer {
   Seconds optimizer(int gpu_type, double parameters) const;
   /// Time of a state op to or from storage that the profile measured (StorageTime); else nothing.
   std::optional<Seconds> storage(const ir::Op& op) const;
-  /// The profile's losses and, of what the job overlaps (Job::hidden_collectives), its exposed
+  /// The profile's losses and, of what the job hides (Job::hidden_collectives), its exposed
   /// shares. Without an entry: tensor_parallel 0.5, sequence_parallel 0.05 and zero 0.1, which are
   /// assumed, and expert_parallel 0: "fully hidden" [DeepSeek-V3, 3.2.1].
   Overlaps overlaps(const ir::Program& program) const;

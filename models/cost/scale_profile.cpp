@@ -86,6 +86,8 @@ ir::Profile scale_profile(const ir::Profile& profile, const GpuType& from, const
              [](const auto& a, const auto& b) { return a.pass == b.pass; });
   add_scaled(out.overlap_losses, from, to, unchanged,
              [](const auto&, const auto&) { return true; });
+  add_scaled(out.exposed_collectives, from, to, unchanged,
+             [](const auto& a, const auto& b) { return a.purpose == b.purpose; });
   add_scaled(out.memory, from, to, unchanged, [](const auto&, const auto&) { return true; });
   return out;
 }

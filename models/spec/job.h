@@ -77,7 +77,7 @@ struct Job {
 /// exchanges of context parallelism), expert_parallel (dispatch and combine) and zero (gathers
 /// ahead of their blocks, as FSDP and ZeRO-3 prefetch them).
 bool can_hide(ir::Purpose purpose);
-/// "no collectives of data_parallel inside of passes", and what would do.
+/// "passes have no collectives of data_parallel"; kHiddenHint says what they have.
 std::string cannot_hide(ir::Purpose purpose);
 inline constexpr const char* kHiddenHint =
     "one of tensor_parallel, sequence_parallel, expert_parallel, zero";

@@ -89,6 +89,13 @@ const InnerTimes& InnerTable::closed_form(std::int32_t set) {
   return *known;
 }
 
+bool InnerTable::hides(std::int32_t set) const {
+  for (std::size_t i = 0; i < program_.inner_sets[as_size(set)].size(); ++i) {
+    if (prices_.exposed(set, i) < 1) return true;
+  }
+  return false;
+}
+
 bool InnerTable::gathers(std::int32_t set) const {
   const auto& inner = program_.inner_sets[set];
   return std::any_of(inner.begin(), inner.end(), [](const ir::InnerCollective& one) {

@@ -59,6 +59,8 @@ class InnerTable {
              const models::PathFunction& path);
 
   const InnerTimes& closed_form(std::int32_t set);
+  /// Passes hide something of the set's collectives.
+  bool hides(std::int32_t set) const;
   /// The set gathers sharded parameters, among others.
   bool gathers(std::int32_t set) const;
   /// Sum of the sizes of the set's tensors, each counted once for every concurrent group that the

@@ -198,9 +198,8 @@ Seconds ProgramTasks::compute(OpId id) const {
 
 Seconds ProgramTasks::uncovered(OpId id) {
   const ir::Op& op = program_.op(id);
-  if (op.inner == ir::kNone) return {};
-  const Seconds hidden = inner_.closed_form(op.inner).hidden.all;
-  return hidden.value > 0 ? std::max(Seconds{}, hidden - compute(id)) : Seconds{};
+  if (op.inner == ir::kNone || !inner_.hides(op.inner)) return {};
+  return std::max(Seconds{}, inner_.closed_form(op.inner).hidden.all - compute(id));
 }
 
 TaskId ProgramTasks::computing(OpId id, Seconds rest, int parts) {
@@ -237,12 +236,14 @@ Seconds ProgramTasks::duration(TaskId task) const {
 Seconds ProgramTasks::gathered(OpId id) {
   const ir::Op& op = program_.op(id);
   if (op.inner == ir::kNone || !inner_.gathers(op.inner)) return {};
-  const InnerTimes& closed = inner_.closed_form(op.inner);
   Seconds time;
-  if (closed.hidden.all.value > 0) {
-    time += (closed.hidden.gathers / closed.hidden.all) * uncovered(id);
+  if (inner_.hides(op.inner)) {
+    const InnerTimes::Part& hidden = inner_.closed_form(op.inner).hidden;
+    if (hidden.all.value > 0) time += (hidden.gathers / hidden.all) * uncovered(id);
   }
-  if (mode_ == InnerMode::closed_form) return time + closed.exposed.gathers;
+  if (mode_ == InnerMode::closed_form) {
+    return time + inner_.closed_form(op.inner).exposed.gathers;
+  }
   const OpId first =
       op.match == ir::kNone ? id : program_.members_of(at(program_.op_groups, op.match)).front();
   const auto found = gathers_.find(first.value);
@@ -332,7 +333,7 @@ TaskId ProgramTasks::add_phase(const InnerPhase& phase, TaskId start,
 }
 
 void ProgramTasks::add_merged(std::span<const OpId> op_group, std::int32_t inner) {
-  if (inner_.closed_form(inner).hidden.all.value > 0) count_use(op_group, inner);
+  if (inner_.hides(inner)) count_use(op_group, inner);
   const TaskId met = op_group.size() > 1 ? barrier() : TaskId{};
   TaskId after = met;
   group_tasks_.clear();
@@ -349,7 +350,7 @@ void ProgramTasks::add_merged(std::span<const OpId> op_group, std::int32_t inner
 }
 
 void ProgramTasks::add_per_block(std::span<const OpId> op_group, std::int32_t inner) {
-  if (inner_.closed_form(inner).hidden.all.value > 0) count_use(op_group, inner);
+  if (inner_.hides(inner)) count_use(op_group, inner);
   const std::vector<InnerPhase>& phases = inner_.phases(inner, ranks_of(op_group));
   std::int32_t repetitions = 1;
   for (const InnerPhase& phase : phases) repetitions = std::max(repetitions, phase.count);

@@ -41,6 +41,7 @@ class ScaledProfile : public ::testing::Test {
     profile_.efficiencies = {
         {"round", ir::Dtype::bf16, {{Flops{1}, 0.2}, {Flops{2}, 0.4}}, measured()}};
     profile_.overlap_losses = {{"round", 0.1, measured()}};
+    profile_.exposed_collectives = {{"round", ir::Purpose::tensor_parallel, 0.4, measured()}};
     profile_.memory = {{"round", Bytes{7}, 1.1, measured()}};
   }
   GpuType fast_ = worlds::round_gpu();
@@ -58,6 +59,7 @@ TEST_F(ScaledProfile, ComputeGoesByPeakAndMemoryByBandwidth) {
   EXPECT_DOUBLE_EQ(out.optimizers.at(1).fixed.value, 1);
   EXPECT_DOUBLE_EQ(out.pass_overheads.at(1).time.value, 0.5);
   EXPECT_DOUBLE_EQ(out.overlap_losses.at(1).share, 0.1);
+  EXPECT_DOUBLE_EQ(out.exposed_collectives.at(1).share, 0.4);
   EXPECT_DOUBLE_EQ(out.efficiencies.at(1).points[1].efficiency, 0.2);
   EXPECT_DOUBLE_EQ(out.memory.at(1).fragmentation, 1.1);
 }

@@ -123,8 +123,9 @@ TEST_F(OverlapLoss, HoldsForPassesWithCollectivesOfTheirOwn) {
   constexpr double kShare = 0.3;
   shape_.pipelines = 2;
   shape_.tensor_parallel = 2;
-  for (const InnerMode mode : {InnerMode::aggregated, InnerMode::per_block}) {
-    collapsed_ = false;
+  for (const InnerMode mode :
+       {InnerMode::closed_form, InnerMode::aggregated, InnerMode::per_block}) {
+    collapsed_ = mode == InnerMode::closed_form;
     options_.inner = mode;
     const Told before = told(run(0));
     const Outcome slowed = run(kShare);
