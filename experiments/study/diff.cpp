@@ -24,6 +24,7 @@ Properties properties(const ir::Plan& plan) {
           {"GPUs", std::to_string(ir::devices_of(plan).size())},
           {"activation transfer", ir::name_of(communication.activation_transfer)},
           {"gradient overlap", communication.gradient_overlap ? "yes" : "no"},
+          {"parameter overlap", communication.parameter_overlap ? "yes" : "no"},
           {"bucket", communication.bucket.value > 0
                          ? grouped(communication.bucket.value / 0x1p20, 0) + " MiB"
                          : "owners"},

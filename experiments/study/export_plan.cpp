@@ -98,6 +98,9 @@ std::vector<std::string> parallel_flags(const models::TrainerPlan& plan, const L
   flags.push_back(fmt::format("--global-batch-size {}", ir::global_batch(*run.plan)));
   if (plan.zero == 1) flags.push_back("--use-distributed-optimizer");
   if (run.plan->communication.gradient_overlap) flags.push_back("--overlap-grad-reduce");
+  if (plan.zero == 1 && run.plan->communication.parameter_overlap) {
+    flags.push_back("--overlap-param-gather");
+  }
   if (hides(run, ir::Purpose::tensor_parallel) && plan.sequence_parallel) {
     flags.push_back("--tp-comm-overlap");
   }

@@ -131,6 +131,10 @@ class Reader {
     if (plan_.redundancy != ir::Redundancy::none) refuse("redundant copies of stages");
     if (plan_.optimizer != ir::OptimizerStart::together) refuse("a staggered optimizer");
     if (trainer_ == Trainer::flagscale && plan_.virtual_stages > 1) refuse("virtual stages");
+    if (plan_.communication.parameter_overlap && trainer_ != Trainer::megatron &&
+        trainer_ != Trainer::flagscale) {
+      refuse("gathers of parameters that overlap with the next iteration (parameter_overlap)");
+    }
     const bool offloads = trainer_ == Trainer::megatron || trainer_ == Trainer::deepspeed;
     if (plan_.optimizer_offload > 0 && !offloads) refuse("optimizer states in host memory");
   }

@@ -109,11 +109,12 @@ template <class Format, class Plan>
 void plan_fields(Format& f, Plan& plan) {
   auto& [schedule, virtual_stages, communication, redundancy, optimizer, optimizer_offload,
          pipelines, predicted, planner, cluster_hash, workload_hash] = plan;
-  auto& [activation_transfer, gradient_overlap, bucket] = communication;
+  auto& [activation_transfer, gradient_overlap, parameter_overlap, bucket] = communication;
   f.number(schedule);
   f.number(virtual_stages);
   f.number(activation_transfer);
   f.number(gradient_overlap);
+  f.number(parameter_overlap);
   f.number(bucket.value);
   f.number(redundancy);
   f.number(optimizer);

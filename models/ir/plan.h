@@ -136,6 +136,10 @@ struct Communication {
   ActivationTransfer activation_transfer = ActivationTransfer::leader_broadcast;
   /// Gradients synchronize while the backward pass still runs, bucket by bucket.
   bool gradient_overlap = false;
+  /// ZeRO-1 and 2: updated parameters are gathered in the next iteration, bucket by bucket; the
+  /// first forward pass over a bucket waits for it [Megatron-LM --overlap-param-gather]. An
+  /// iteration begins with the gathers in place of ending with them.
+  bool parameter_overlap = false;
   /// Bytes of gradient that are synchronized together; 0: one bucket for each run of blocks with
   /// the same owners.
   Bytes bucket;

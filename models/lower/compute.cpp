@@ -2,6 +2,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -59,7 +60,8 @@ struct Part {
 /// All that repeats from micro-batch to micro-batch in one group of one element, by ir::OpKind.
 struct PassTemplates {
   std::array<std::vector<Part>, ir::kOpTraits.size()> usual;
-  std::vector<Part> last;  ///< Of a pass that completes the gradients of a round.
+  std::vector<Part> last;   ///< Of a pass that completes the gradients of a round.
+  std::vector<Part> first;  ///< Of the first forward pass of a chunk.
 };
 
 /// A redundant forward pass of the groups of one stage.
@@ -100,10 +102,11 @@ class PipelineCompute {
     }
   }
 
-  /// Rounds of gradient synchronization around a pass.
+  /// What is synchronized around a pass.
   struct Rounds {
     std::optional<int> ends;     ///< Whose last pass of the stage for the chunk it is.
     std::optional<int> follows;  ///< Whose first successor of the stage for the chunk it is.
+    bool opens = false;          ///< It is the first forward pass of the stage for the chunk.
   };
 
   /// Adds the pass of `pass` through the elements of the stage that `on` pipeline holds, if this
@@ -185,7 +188,7 @@ class PipelineCompute {
   }
 
   Part make_part(const PlacedSegment& element, std::size_t g, BlockId first, BlockId last,
-                 ir::OpKind kind, bool frees) {
+                 ir::OpKind kind, bool bounds) {
     const ir::Segment& segment = *element.segment;
     const ir::Group& group = segment.groups[g];
     Part part;
@@ -213,7 +216,7 @@ class PipelineCompute {
     part.joint = part.inner != ir::kNone && (element.ranks[g].size() > 1 || part.groups > 1);
     const bool redundant = context_.placement.segments[element.infos[g]].redundant;
     part.buffers = redundant ? shadow_buffers(segment, group, element.infos[g])
-                             : buffers(segment, group, element.infos[g], kind, frees);
+                             : buffers(segment, group, element.infos[g], kind, bounds);
     return part;
   }
 
@@ -231,8 +234,9 @@ class PipelineCompute {
     return place->second;
   }
 
+  /// `bounds`: of a pass that is cut, the part that takes or gives back what outlives the pass.
   std::int32_t buffers(const ir::Segment& segment, const ir::Group& group, std::int32_t info,
-                       ir::OpKind kind, bool frees) {
+                       ir::OpKind kind, bool bounds) {
     using Action = ir::BufferEffect::Action;
     // What an op allocates and frees does not depend on the number of replicas.
     const SegmentMemory memory = segment_memory(segment, group, 1, context_.workload, context_.job);
@@ -242,7 +246,10 @@ class PipelineCompute {
     };
     const ir::OpTraits& makes = ir::traits(kind);
     if (kind == ir::OpKind::forward) {
-      add(ir::BufferKind::activations, Action::allocate, true, memory.activations_per_micro_batch);
+      if (bounds) {
+        add(ir::BufferKind::activations, Action::allocate, true,
+            memory.activations_per_micro_batch);
+      }
     } else if (!makes.is_half()) {
       add(ir::BufferKind::recomputed, Action::transient, false, memory.recomputed);
     } else if (makes.input_gradients) {
@@ -251,7 +258,7 @@ class PipelineCompute {
     if (ir::crosses_blocks(kind)) {
       add(ir::BufferKind::logits, Action::transient, false, memory.logits);
     }
-    if (frees && makes.weight_gradients) {
+    if (bounds && makes.weight_gradients) {
       add(ir::BufferKind::activations, Action::free, true, memory.activations_per_micro_batch);
       if (makes.is_half()) {
         add(ir::BufferKind::recomputed, Action::free, true, memory.recomputed_kept);
@@ -285,6 +292,7 @@ class PipelineCompute {
       if (ir::traits(kind).weight_gradients) completes = kind;
     }
     out.last = out.usual[index_of(completes)];
+    out.first = out.usual[index_of(ir::OpKind::forward)];
     if (context_.plan.communication.gradient_overlap) {
       const auto runs = buckets(segment, segment.groups[g]);
       if (runs.size() > 1) {
@@ -292,6 +300,13 @@ class PipelineCompute {
         for (std::size_t i = 0; i < runs.size(); ++i) {
           out.last.push_back(make_part(element, g, runs[i].first, runs[i].second, completes,
                                        i + 1 == runs.size()));
+        }
+        if (context_.gathers_first(segment)) {
+          out.first.clear();
+          for (std::size_t i = runs.size(); i-- > 0;) {
+            out.first.push_back(make_part(element, g, runs[i].first, runs[i].second,
+                                          ir::OpKind::forward, i + 1 == runs.size()));
+          }
         }
       }
     }
@@ -302,7 +317,9 @@ class PipelineCompute {
     const PlacedSegment& element = *elements_[e];
     const std::vector<RankId>& ranks = element.ranks[g];
     const PassTemplates& templates = templates_[e][g];
-    const std::vector<Part>& parts = rounds.ends ? templates.last : templates.usual[index_of(kind)];
+    const std::vector<Part>& parts = rounds.ends    ? templates.last
+                                     : rounds.opens ? templates.first
+                                                    : templates.usual[index_of(kind)];
     if (g == 0) open_groups_.clear();
     open_groups_.resize(std::max(open_groups_.size(), parts.size()));
     std::vector<PendingOp> added(ranks.size());
@@ -319,12 +336,13 @@ class PipelineCompute {
           if (i == 0) pass.first = added[r];
           pass.last = added[r];
         }
-        const auto note = [&](int round, std::vector<ComputeOps::GradientOp>& list) {
+        const auto note = [&](int round, std::vector<ComputeOps::PartOp>& list) {
           list.push_back(
               {e, g, static_cast<int>(r), parts[i].first, parts[i].last, added[r], round});
         };
         if (rounds.ends) note(*rounds.ends, ops_.ready);
         if (rounds.follows) note(*rounds.follows, ops_.next);
+        if (rounds.opens) note(0, ops_.opening);
       }
       if (!parts[i].joint) continue;
       std::vector<PendingOp>& op_group = open_groups_[i];
@@ -418,6 +436,7 @@ void add_stage(const ir::Plan& plan, const ScheduleEntry& schedule, int pipeline
     }
   }
   std::map<int, std::optional<int>> ended;  // By chunk: a round that its last pass ended.
+  std::set<int> opened;                     // Chunks that had a forward pass.
   for (std::size_t t = 0; t < passes.size(); ++t) {
     for (const int p : guests) {
       PipelineCompute::Rounds rounds;
@@ -428,6 +447,9 @@ void add_stage(const ir::Plan& plan, const ScheduleEntry& schedule, int pipeline
           rounds.ends = ended[passes[t].chunk] = round;
         }
       }
+      rounds.opens = passes[t].kind == ir::OpKind::forward &&
+                     pipelines[p].passes(passes[t].micro_batch, stage, pipeline) &&
+                     opened.insert(passes[t].chunk).second;
       pipelines[p].add(passes[t], stage, pipeline, rounds);
     }
   }

@@ -71,6 +71,11 @@ std::vector<PlanDefect> find_unsupported(const ir::Plan& plan) {
   }
   for (PlanDefect& defect : find_redundancy_defects(plan)) defects.push_back(std::move(defect));
   check_idle_stages(plan, defects);
+  if (plan.communication.parameter_overlap && !plan.communication.gradient_overlap) {
+    defects.push_back({"communication.parameter_overlap",
+                       "gathers of parameters that overlap go bucket by bucket, as gradients do",
+                       "set gradient_overlap, too"});
+  }
   if (plan.optimizer_offload > 0 && plan.redundancy != ir::Redundancy::none) {
     defects.push_back({"optimizer_offload",
                        "optimizer states in host memory with redundant copies of stages, whose "

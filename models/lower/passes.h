@@ -21,6 +21,11 @@ struct LowerContext {
   const std::vector<bool>& built;  ///< LowerOptions::built.
   int rounds = 1;                  ///< Of gradient synchronization (schedule/rounds.h).
 
+  /// Parameters of the segment are gathered in front of its first forward passes.
+  bool gathers_first(const ir::Segment& segment) const {
+    return plan.communication.parameter_overlap && segment.zero.shards_optimizer() &&
+           !segment.zero.shards_parameters();
+  }
   bool builds_all() const { return built.empty(); }
   bool builds(int pipeline) const { return built.empty() || built[pipeline]; }
 };
@@ -30,16 +35,16 @@ class ComputeOps {
  public:
   /// `elements`: chain and detours, as Placement numbers them.
   ComputeOps(const std::vector<const PlacedSegment*>& elements, int micro_batches);
-  /// First and last op of a pass: a backward pass that overlaps with gradient synchronization is
-  /// cut into several ops.
+  /// First and last op of a pass: one that overlaps with synchronization of gradients or gathers
+  /// of parameters is cut into several ops.
   struct Pass {
     PendingOp first = kNoOp;
     PendingOp last = kNoOp;
   };
   Pass& at(bool backward, int element, int micro_batch, int group, int member);
 
-  /// An op of a backward pass of an element, and a round of gradient synchronization.
-  struct GradientOp {
+  /// An op of a pass of an element, and a round of gradient synchronization.
+  struct PartOp {
     int element = 0;
     int group = 0;
     int member = 0;
@@ -50,9 +55,12 @@ class ComputeOps {
   };
   /// Those of the last pass of each round: when one ends, the round's gradients of its blocks are
   /// complete.
-  std::vector<GradientOp> ready;
+  std::vector<PartOp> ready;
   /// Those of the first pass after a round: they must not add to gradients that are being reduced.
-  std::vector<GradientOp> next;
+  std::vector<PartOp> next;
+  /// Those of the first forward pass of each chunk on a stage: they are the first to use
+  /// parameters.
+  std::vector<PartOp> opening;
 
  private:
   std::vector<std::size_t> element_begin_;
@@ -73,8 +81,9 @@ void add_transfers(const LowerContext& context, int pipeline, KnownTransfers& kn
                    ComputeOps& ops, ProgramBuilder& builder);
 
 /// Gradient synchronization, optimizer steps, parameter gathers of all pipelines; `ops` by
-/// pipeline. Collectives are added in one global order, round by round, in a round from the last
-/// block to the first. There is no second gradient buffer: after a round the next pass that adds to
+/// pipeline. Collectives are added in one global order: gathers that overlap with forward passes,
+/// from the first block to the last; then round by round, in a round from the last block to the
+/// first. There is no second gradient buffer: after a round the next pass that adds to
 /// a gradient waits until the gradient is through; forward passes before it in the schedule go on.
 void add_synchronization(const LowerContext& context, const std::vector<ComputeOps>& ops,
                          ProgramBuilder& builder, PartialProgram& partial);

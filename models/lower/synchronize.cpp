@@ -53,17 +53,20 @@ class Synchronizer {
         last_sync_(context.placement.ranks.size(), kNoOp),
         last_p2p_(context.placement.ranks.size(), kNoOp) {
     for (std::size_t p = 0; p < ops.size(); ++p) {
-      const auto rank_of = [&](const ComputeOps::GradientOp& entry) {
+      const auto rank_of = [&](const ComputeOps::PartOp& entry) {
         const PlacedSegment& element =
             context.placement.element(static_cast<int>(p), entry.element);
         return element.ranks[entry.group][entry.member];
       };
-      for (const ComputeOps::GradientOp& entry : ops[p].ready) {
+      for (const ComputeOps::PartOp& entry : ops[p].ready) {
         ready_[{rank_of(entry), entry.round}].push_back(entry);
         cuts_.insert(entry.first.value);
       }
-      for (const ComputeOps::GradientOp& entry : ops[p].next) {
+      for (const ComputeOps::PartOp& entry : ops[p].next) {
         next_[entry.round].emplace_back(rank_of(entry), entry);
+      }
+      for (const ComputeOps::PartOp& entry : ops[p].opening) {
+        opening_[rank_of(entry)].push_back(entry);
       }
     }
   }
@@ -72,6 +75,11 @@ class Synchronizer {
     find_expert_peers();
     std::vector<Run> runs = in_order(make_runs());
     find_repeats(runs);
+    const bool gathers_first = context_.plan.communication.parameter_overlap;
+    if (gathers_first) {
+      if (context_.replicas.tied()) emit_tied(SyncPhase::gather);
+      for (auto run = runs.rbegin(); run != runs.rend(); ++run) emit(*run, SyncPhase::gather);
+    }
     for (round_ = 0; round_ < context_.rounds; ++round_) {
       moved_.clear();
       for (const Run& run : runs) emit(run, SyncPhase::reduce);
@@ -81,8 +89,10 @@ class Synchronizer {
     round_ = context_.rounds - 1;
     feed_shadows(runs);
     add_optimizer_steps();
-    for (const Run& run : runs) emit(run, SyncPhase::gather);
-    if (context_.replicas.tied()) emit_tied(SyncPhase::gather);
+    if (!gathers_first) {
+      for (const Run& run : runs) emit(run, SyncPhase::gather);
+      if (context_.replicas.tied()) emit_tied(SyncPhase::gather);
+    }
     partial_.steps.resize(builder_.program.collectives.size(), -1);
     partial_.missing.assign(missing_.begin(), missing_.end());
   }
@@ -416,12 +426,25 @@ class Synchronizer {
   /// The op waits until what it moves is there. Gradients of experts are complete when all groups
   /// that send tokens to them have ended their passes.
   void wait_for(PendingOp id, RankId rank, int first_block, int last_block, SyncPhase phase) {
+    if (phase == SyncPhase::gather && context_.plan.communication.parameter_overlap) {
+      return hold_passes(id, rank, first_block, last_block);
+    }
     if (phase == SyncPhase::gather) return builder_.depends(id, optimizer_[rank.index()]);
     builder_.depends(id, gradients_ready(rank, first_block, last_block));
     const auto peers = expert_peers_.find(rank);
     if (peers == expert_peers_.end()) return;
     for (const RankId peer : peers->second) {
       builder_.depends(id, gradients_ready(peer, first_block, last_block));
+    }
+  }
+
+  /// The first forward passes over the blocks wait until the step has ended, on both of its sides.
+  void hold_passes(PendingOp id, RankId rank, int first_block, int last_block) {
+    const auto passes = opening_.find(rank);
+    if (passes == opening_.end()) return;
+    for (const ComputeOps::PartOp& entry : passes->second) {
+      const bool uses = entry.first.value <= last_block && first_block <= entry.last.value;
+      if (uses) builder_.depends(entry.op, id);
     }
   }
 
@@ -449,7 +472,7 @@ class Synchronizer {
   /// without overlap, the round's last backward op.
   PendingOp gradients_ready(RankId rank, int first_block, int last_block) const {
     PendingOp latest = kNoOp;
-    for (const ComputeOps::GradientOp& entry : ready_.at({rank, round_})) {
+    for (const ComputeOps::PartOp& entry : ready_.at({rank, round_})) {
       const bool holds = entry.first.value <= last_block && first_block <= entry.last.value;
       if (!holds && context_.plan.communication.gradient_overlap) continue;
       if (latest == kNoOp || entry.op > latest) latest = entry.op;
@@ -528,10 +551,11 @@ class Synchronizer {
   int step_ = -1;          ///< PartialProgram::steps.
   std::set<int> missing_;  ///< PartialProgram::missing.
   /// By rank and round.
-  std::map<std::pair<RankId, int>, std::vector<ComputeOps::GradientOp>> ready_;
+  std::map<std::pair<RankId, int>, std::vector<ComputeOps::PartOp>> ready_;
   /// By round: with their ranks.
-  std::map<int, std::vector<std::pair<RankId, ComputeOps::GradientOp>>> next_;
-  std::map<RankId, std::vector<Moved>> moved_;  ///< In this round, by rank.
+  std::map<int, std::vector<std::pair<RankId, ComputeOps::PartOp>>> next_;
+  std::map<RankId, std::vector<ComputeOps::PartOp>> opening_;  ///< By rank.
+  std::map<RankId, std::vector<Moved>> moved_;                 ///< In this round, by rank.
   int round_ = 0;
   std::map<RankId, std::set<RankId>> expert_peers_;
   IdVector<RankId, int> seen_;  ///< The last call of ranks_of() that met a rank.

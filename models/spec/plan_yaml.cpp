@@ -227,6 +227,11 @@ void describe(config::Visitor& v, Communication& communication) {
              "how activations cross between tensor-parallel groups");
   v.optional("gradient_overlap", communication.gradient_overlap,
              "gradients synchronize while the backward pass runs");
+  if (!v.dumping() || communication.parameter_overlap) {
+    v.optional("parameter_overlap", communication.parameter_overlap,
+               "with ZeRO-1 and 2, updated parameters are gathered while the next iteration's "
+               "forward passes run; needs gradient_overlap");
+  }
   v.optional("bucket", communication.bucket,
              "gradient bytes synchronized together; 0: all blocks with the same owners");
   v.not_negative("bucket", communication.bucket);

@@ -910,13 +910,35 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
       const DraftStage& stage = draft.pipelines[p].stages[s];
       double end = std::max(stage_free[base[p] + s], ends[p].last_backward[s]) +
                    optimizer(draft, stage, firsts[p][s * chunks], replicas);
-      if (draft.zero.shards_optimizer() && !draft.zero.shards_parameters()) {
-        end += gathered[base[p] + s];
-      }
+      const bool gathers = draft.zero.shards_optimizer() && !draft.zero.shards_parameters();
+      if (gathers && !gathers_in_passes(draft)) end += gathered[base[p] + s];
       last = std::max(last, end);
     }
   }
-  return last;
+  if (!gathers_in_passes(draft)) return last;
+  double exposed = 0;
+  for (std::size_t p = 0; p < draft.pipelines.size(); ++p) {
+    const std::vector<DraftStage>& of = draft.pipelines[p].stages;
+    double arrival = 0;  // Of the first micro-batch.
+    for (std::size_t s = 0; s < of.size(); ++s) {
+      const double pass = runs[p][s].forward[0];
+      const double pieces = gather_pieces(draft, of[s]);
+      const double gather = gathered[base[p] + s] / draft.virtual_stages;
+      exposed = std::max(
+          {exposed, gather / pieces - arrival, gather - arrival - pass * (pieces - 1) / pieces});
+      arrival += pass;
+    }
+  }
+  return last + exposed;
+}
+
+/// Buckets of the first chunk.
+double DraftCosts::gather_pieces(const Draft& draft, const DraftStage& stage) const {
+  if (draft.bucket.value <= 0) return 1;
+  const double layers = stage.chunks[0].layers;
+  const double bytes = gradient_prefix_.back() / layers_ * layers /
+                       static_cast<double>(stage.groups.front().devices.size());
+  return std::clamp(bytes / draft.bucket.value, 1.0, std::max(1.0, layers));
 }
 
 /// Not while a view is made: it refers to hops.

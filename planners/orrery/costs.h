@@ -147,6 +147,7 @@ class DraftCosts {
                      const std::vector<std::vector<StageRun>>& runs,
                      const std::vector<Ends>& ends) const;
   double optimizer(const Draft& draft, const DraftStage& stage, int first, int replicas) const;
+  double gather_pieces(const Draft& draft, const DraftStage& stage) const;
   void forget() const;
 
   const PlannerInput& input_;

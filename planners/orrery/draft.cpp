@@ -69,6 +69,12 @@ bool plain_group(const ir::Group& group) {
 
 }  // namespace
 
+bool gathers_in_passes(const Draft& draft) { return draft.gathers_next && has_gathers(draft); }
+
+bool has_gathers(const Draft& draft) {
+  return draft.overlap && draft.zero.shards_optimizer() && !draft.zero.shards_parameters();
+}
+
 int DraftStage::layers() const {
   int sum = 0;
   for (const DraftChunk& chunk : chunks) sum += chunk.layers;
@@ -81,6 +87,7 @@ ir::Plan plan_of(const Draft& draft, const PlannerInput& input) {
   plan.virtual_stages = draft.virtual_stages;
   plan.communication.activation_transfer = draft.transfer;
   plan.communication.gradient_overlap = draft.overlap;
+  plan.communication.parameter_overlap = gathers_in_passes(draft);
   plan.communication.bucket = draft.bucket;
   for (const DraftPipeline& chain : draft.pipelines) {
     ir::Pipeline& pipeline = plan.pipelines.emplace_back();
@@ -111,6 +118,7 @@ std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input) {
   draft.zero = plan.pipelines.front().stages.front().segments.front().zero;
   draft.transfer = plan.communication.activation_transfer;
   draft.overlap = plan.communication.gradient_overlap;
+  draft.gathers_next = plan.communication.parameter_overlap;
   draft.bucket = plan.communication.bucket;
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     if (!pipeline.reroutes.empty() || pipeline.length_range) return std::nullopt;
@@ -206,6 +214,10 @@ std::string differences(const Draft& before, const Draft& after) {
   if (before.overlap != after.overlap) {
     found.push_back(after.overlap ? "gradients sent during the backward pass"
                                   : "gradients sent after the backward pass");
+  }
+  if (gathers_in_passes(before) != gathers_in_passes(after)) {
+    found.push_back(gathers_in_passes(after) ? "parameters gathered during the next forward pass"
+                                             : "parameters gathered after the optimizer");
   }
   if (before.transfer != after.transfer) {
     found.push_back(after.transfer == ir::ActivationTransfer::sliced

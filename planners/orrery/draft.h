@@ -57,10 +57,17 @@ struct Draft {
   ir::Zero zero;
   ir::ActivationTransfer transfer = ir::ActivationTransfer::leader_broadcast;
   bool overlap = false;  ///< Gradients synchronize during the backward pass.
-  Bytes bucket;          ///< Of gradients that synchronize together; 0: of a run of blocks.
+  /// With overlap: parameters that ZeRO-1 or 2 shards are gathered in the next iteration.
+  bool gathers_next = false;
+  Bytes bucket;  ///< Of gradients that synchronize together; 0: of a run of blocks.
   std::vector<DraftPipeline> pipelines;
   auto operator<=>(const Draft&) const = default;
 };
+
+/// Whether its plan may gather parameters in the next iteration: ZeRO-1 or 2, with overlap.
+bool has_gathers(const Draft& draft);
+/// Whether its plan does (parameter_overlap).
+bool gathers_in_passes(const Draft& draft);
 
 /// The plan, unsigned.
 ir::Plan plan_of(const Draft& draft, const PlannerInput& input);

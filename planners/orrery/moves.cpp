@@ -52,6 +52,11 @@ std::int64_t samples_of(const Draft& draft) {
 
 }  // namespace
 
+void switch_overlap(Draft& draft) {
+  draft.overlap = !draft.overlap;
+  draft.gathers_next = draft.overlap;
+}
+
 ir::ActivationTransfer other_transfer(ir::ActivationTransfer transfer) {
   using ir::ActivationTransfer;
   return transfer == ActivationTransfer::sliced ? ActivationTransfer::leader_broadcast
@@ -645,7 +650,11 @@ bool DraftMoves::change_schedule(Draft& draft, Rng& rng) const {
 
 bool DraftMoves::change_transfer(Draft& draft, Rng& rng) const {
   if (limits_.overlap && rng.bernoulli(0.5)) {
-    draft.overlap = !draft.overlap;
+    if (has_gathers(draft) && rng.bernoulli(0.5)) {
+      draft.gathers_next = !draft.gathers_next;
+    } else {
+      switch_overlap(draft);
+    }
     return true;
   }
   draft.transfer = other_transfer(draft.transfer);

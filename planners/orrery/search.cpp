@@ -576,7 +576,10 @@ void OrrerySearch::vary_transfers() {
     judge(std::move(child), best_);
     wait();
   };
-  if (limits_.overlap) vary([](Draft& draft) { draft.overlap = !draft.overlap; });
+  if (limits_.overlap) {
+    vary([](Draft& draft) { switch_overlap(draft); });
+    vary([](Draft& draft) { draft.gathers_next = has_gathers(draft) && !draft.gathers_next; });
+  }
   vary([](Draft& draft) { draft.transfer = other_transfer(draft.transfer); });
   for (const Bytes bucket : kBuckets) {
     vary([&](Draft& draft) {

@@ -144,5 +144,15 @@ TEST(Export, MegatronGetsItsFlagsAndRefusesZero3) {
             std::string::npos);
 }
 
+TEST(Export, GathersInFrontOfTheForwardPassAreMegatrons) {
+  const std::string plan = "communication: {gradient_overlap: true, parameter_overlap: true}\n" +
+                           replicas(", zero: {stage: 1}");
+  const Exported file = exported(plan, ExportTarget::megatron);
+  EXPECT_TRUE(file.has("  --overlap-grad-reduce")) << file.refused;
+  EXPECT_TRUE(file.has("  --overlap-param-gather"));
+  EXPECT_NE(exported(plan, ExportTarget::deepspeed).refused.find("parameter_overlap"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace orrery::experiments::export_test

@@ -205,6 +205,7 @@ std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, b
                                  ir::devices_of(plan).size(), run.cluster.size());
   if (plan.virtual_stages > 1) head += fmt::format(", {} virtual stages", plan.virtual_stages);
   if (plan.communication.gradient_overlap) head += ", gradients overlap the backward pass";
+  if (plan.communication.parameter_overlap) head += ", gathers of parameters the next forward pass";
   if (!run.spec.job.hidden_collectives.empty()) {
     std::vector<const char*> names;
     for (const ir::Purpose purpose : run.spec.job.hidden_collectives)

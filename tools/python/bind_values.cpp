@@ -38,7 +38,7 @@ void bind_plan(py::module_& m) {
   ORRERY_RECORD(m, ir::Pipeline, "One replica of the model: a chain of stages.", micro_batches,
                 micro_batch_size, length_range, stages, reroutes);
   ORRERY_RECORD(m, ir::Communication, "How activations cross and gradients synchronize.",
-                activation_transfer, gradient_overlap, bucket);
+                activation_transfer, gradient_overlap, parameter_overlap, bucket);
   ORRERY_RECORD(m, ir::Prediction, "What the planner itself believed.", iteration_time,
                 peak_memory);
   ORRERY_RECORD(m, ir::Plan, "How a job is laid over devices.", schedule, virtual_stages,

@@ -77,8 +77,8 @@ sessions=$kept/sessions.csv
 # Of the time of an execution, half went into libFuzzer's entropic choice of inputs, and much of the
 # rest into stacks of allocations and into memory that AddressSanitizer does not use again; a finding
 # is run again by hand without these settings.
-asan=allocator_may_return_null=1:quarantine_size_mb=8:thread_local_quarantine_size_kb=64
-asan+=:malloc_context_size=2
+asan=allocator_may_return_null=1:quarantine_size_mb=1:thread_local_quarantine_size_kb=16
+asan+=:malloc_context_size=2:max_malloc_fill_size=0
 for target in "${targets[@]}"; do
   mkdir -p "$kept/corpus/$target"
   log=$kept/$target.log

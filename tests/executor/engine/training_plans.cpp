@@ -70,6 +70,8 @@ class PlanMaker {
       }
     }
     if (copies) add_reroutes();
+    plan_.communication.parameter_overlap =
+        plan_.communication.gradient_overlap && rng_.bernoulli(0.5);
     return std::move(plan_);
   }
 
@@ -210,6 +212,14 @@ std::vector<double> host(Backend& backend, const Tensor& tensor) {
   return out;
 }
 
+/// Whether a step begins with gathers of what the one before has updated.
+bool gathers_first(const ir::Program& program) {
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(program.ops.size()); ++i) {
+    if (models::is_first_gather(program, {i})) return true;
+  }
+  return false;
+}
+
 /// What all ranks together say.
 class Collector {
  public:
@@ -226,8 +236,9 @@ class Collector {
     }
   }
 
-  /// All weights that the rank holds against what the owners have.
-  void compare(Worker& worker, int rank, TrainingRun& run) {
+  /// All weights that the rank holds, but for those that the next step brings, against what the
+  /// owners have.
+  void compare(Worker& worker, int rank, bool brings, TrainingRun& run) {
     const std::lock_guard lock(mutex_);
     for (const BlockId block : worker.blocks()) {
       const auto& all = worker.shard().parameters(block);
@@ -236,11 +247,21 @@ class Collector {
         if (all[p].tied) continue;     // Compared as the embedding's.
         const auto& whole = run.weights.at({block.value, static_cast<int>(p)});
         const std::vector<double> mine = host(worker.shard().backend(), all[p].weight);
+        std::vector<UnitRange> owned;
+        for (const Worker::Owned& range : worker.owned(block)) {
+          if (range.parameter == static_cast<int>(p)) owned.push_back({range.begin, range.end});
+        }
+        const auto current = [&](std::size_t at) {
+          const auto unit = static_cast<std::int64_t>(at) / all[p].info.unit;
+          return !brings || std::any_of(owned.begin(), owned.end(), [&](const UnitRange& range) {
+            return range.begin <= unit && unit < range.end;
+          });
+        };
         std::size_t i = 0;
         for (const UnitRange& slice : all[p].slices) {
           const std::size_t end = as_size(slice.end * all[p].info.unit);
           for (std::size_t at = as_size(slice.begin * all[p].info.unit); at < end; ++at, ++i) {
-            if (mine[i] == whole[at]) continue;
+            if (mine[i] == whole[at] || !current(at)) continue;
             run.disagreement = fmt::format("rank {} block {} parameter {} element {}: {} is not {}",
                                            rank, block.value, p, at, mine[i], whole[at]);
           }
@@ -428,7 +449,7 @@ TrainingRun train(ir::Program program, const TrainingOptions& options) {
     }
     collector.take(worker, false, run.weights);
     barrier(transport, 0);
-    collector.compare(worker, transport.rank(), run);
+    collector.compare(worker, transport.rank(), gathers_first(program), run);
     barrier(transport, 1);
   });
   for (const std::exception_ptr& error : errors) {

@@ -17,7 +17,8 @@ namespace {
 
 constexpr double kRate = 0.01;
 
-/// Whether the rank has the number, or with ZeRO-3 gathers it from a rank that has it.
+/// Whether the rank has the number, or gathers it in time from a rank that has it (with ZeRO-3, or
+/// in front of the next iteration's forward passes).
 /// Blocks with equal numbers may replace each other (tied embeddings).
 bool has(const MachineResult& result, std::size_t rank, int block, std::size_t parameter,
          std::size_t row, std::size_t i, double wanted) {

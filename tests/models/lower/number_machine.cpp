@@ -13,6 +13,7 @@
 #include "models/base/rng.h"
 #include "models/ir/names.h"
 #include "models/sharding/layout.h"
+#include "tests/models/lower/random_plan.h"
 
 namespace orrery::models {
 namespace {
@@ -111,6 +112,40 @@ class Machine {
       std::vector<double>& mine = tensors.at(0)[1][r];
       std::vector<double>& copy = tensors.at(last)[1][r];
       if (!mine.empty() && !copy.empty()) visit(mine, copy);
+    }
+  }
+
+  void begin_without_gathered_parameters() {
+    for_first_gathers([&](const std::vector<ir::Region>& moved, int, int to) {
+      for (const ir::Region& region : moved) {
+        for (double* value : numbers(to, region)) *value = 1e6;
+      }
+    });
+  }
+
+  void add_first_gathers(std::vector<std::map<int, std::set<int>>>& gathers) const {
+    std::vector<std::map<int, std::set<int>>> direct(gathers.size());
+    for_first_gathers([&](const std::vector<ir::Region>& moved, int from, int to) {
+      for (const ir::Region& region : moved) {
+        for (int b = region.first_block.value; b <= region.last_block.value; ++b) {
+          direct[to][b].insert(from);
+          if (tied() && b == 0) direct[to][workload_.size() - 1].insert(from);
+        }
+      }
+    });
+    for (std::size_t rank = 0; rank < direct.size(); ++rank) {
+      for (const auto& [block, peers] : direct[rank]) {
+        std::set<int>& all = gathers[rank][block];
+        std::vector<int> open(peers.begin(), peers.end());
+        while (!open.empty()) {
+          const int peer = open.back();
+          open.pop_back();
+          if (!all.insert(peer).second) continue;
+          const auto further = direct[peer].find(block);
+          if (further == direct[peer].end()) continue;
+          open.insert(open.end(), further->second.begin(), further->second.end());
+        }
+      }
     }
   }
 
@@ -611,6 +646,30 @@ class Machine {
     return out;
   }
 
+  /// Calls visit(regions, from, to) for all that a gather of parameters in front of the forward
+  /// passes moves between ranks.
+  template <class Visit>
+  void for_first_gathers(const Visit& visit) const {
+    for (std::size_t i = 0; i < program_.ops.size(); ++i) {
+      const ir::Op& op = program_.ops[i];
+      if (!is_first_gather(program_, {static_cast<std::int32_t>(i)})) continue;
+      if (op.kind == ir::OpKind::recv) {
+        const ir::Transfer& path = program_.transfer_sets[op.transfers].front();
+        visit(regions(op.regions), rank_of_.at(path.source), op.rank.value);
+      } else if (op.kind == ir::OpKind::collective) {
+        const auto& shape = program_.collective_shapes[program_.collectives[op.match].shape];
+        const auto& part = shape.parts.front();
+        const std::vector<int> members = ranks(part);
+        const bool gather = shape.kind == ir::CollectiveKind::all_gather;
+        for (std::size_t m = 0; m < (gather ? members.size() : 1); ++m) {
+          if (members[m] == op.rank.value) continue;
+          visit(gather ? part.member_regions.at(m) : regions(shape.regions), members[m],
+                op.rank.value);
+        }
+      }
+    }
+  }
+
   std::string collective(const std::vector<OpId>& ops) {
     const ir::Op& first = program_.op(ops.front());
     const auto& shape = program_.collective_shapes[program_.collectives[first.match].shape];
@@ -808,6 +867,7 @@ MachineResult run_program(const ir::Program& program, const Workload& workload, 
       edge({id.value - 1}, id);
     }
   }
+  machine.begin_without_gathered_parameters();
   Rng rng(order_seed);
   std::vector<int> ready;
   for (std::size_t u = 0; u < all.size(); ++u) {
@@ -831,6 +891,7 @@ MachineResult run_program(const ir::Program& program, const Workload& workload, 
   if (result.problem.empty()) result.problem = machine.check_redundant_outputs();
   result.redundant_passes = machine.redundant_passes;
   result.gathers = gathers(program);
+  machine.add_first_gathers(result.gathers);
   for (RankState& state : machine.states_) {
     if (workload.shape.tied_embeddings) {
       Machine::for_tied_rows(state.weights, workload.size() - 1,

@@ -7,6 +7,9 @@
 /// partial sums stay apart. Experts' tokens use the partner's rows if the inner all-to-alls reach
 /// it.
 ///
+/// Where an iteration begins with gathers of parameters, ranks begin without what these bring: with
+/// wrong numbers in its place.
+///
 /// Ranks that keep a redundant copy of the next stage begin with its weights. A redundant pass
 /// reads what the rank has; its outputs are compared with those of the copied stage and thrown
 /// away.
@@ -27,7 +30,8 @@ struct MachineResult {
   std::string problem;  ///< Empty: every op ran.
   /// By rank, block: parameters after the step; rows that the rank does not hold are empty.
   std::vector<std::map<int, BlockNumbers>> parameters;
-  /// By rank, block: ranks whose parameters it gathers inside its forward pass (ZeRO-3).
+  /// By rank, block: ranks whose parameters it gathers inside its forward pass (ZeRO-3) or in
+  /// front of it, directly or through others.
   std::vector<std::map<int, std::set<int>>> gathers;
   int redundant_passes = 0;  ///< Of one tensor-parallel group each; their outputs were right.
 };

@@ -7,6 +7,7 @@
 
 #include "models/base/ids.h"
 #include "models/base/rng.h"
+#include "models/ir/op_traits.h"
 #include "models/schedule/schedule.h"
 #include "tests/models/lower/number_model.h"
 
@@ -61,6 +62,8 @@ class PlanMaker {
     }
     if (features_.reroutes) add_reroutes();
     shuffle_devices();
+    plan.communication.parameter_overlap =
+        plan.communication.gradient_overlap && rng_.bernoulli(0.5);
     return std::move(out_);
   }
 
@@ -238,6 +241,14 @@ class PlanMaker {
 
 RandomPlan random_plan(std::uint64_t seed, const Features& features) {
   return PlanMaker(seed, features).make();
+}
+
+bool is_first_gather(const ir::Program& program, OpId id) {
+  const ir::Op& op = program.op(id);
+  if (op.purpose != ir::Purpose::zero || ir::is_pass(op.kind)) return false;
+  const auto before = program.dependencies_of(id);
+  return std::none_of(before.begin(), before.end(),
+                      [&](OpId one) { return program.op(one).kind == ir::OpKind::optimizer_step; });
 }
 
 }  // namespace orrery::models

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "models/ir/plan.h"
+#include "models/ir/program.h"
 #include "models/spec/cluster.h"
 #include "models/spec/workload.h"
 
@@ -37,5 +38,8 @@ struct RandomPlan {
 /// shard groups, recompute, pipelines and stages of any size, groups of any degree, two segments in
 /// a stage, also with other groups; device ids in no order.
 RandomPlan random_plan(std::uint64_t seed, const Features& features);
+
+/// Whether the op gathers parameters in front of the forward passes (parameter_overlap).
+bool is_first_gather(const ir::Program& program, OpId id);
 
 }  // namespace orrery::models

@@ -63,7 +63,7 @@ inline Plan any_plan() {
   plan.schedule = any_of<ScheduleKind>();
   plan.virtual_stages = small(1, 3);
   plan.communication = {any_of<ActivationTransfer>(), *rc::gen::arbitrary<bool>(),
-                        Bytes{static_cast<double>(small(0, 1 << 20))}};
+                        *rc::gen::arbitrary<bool>(), Bytes{static_cast<double>(small(0, 1 << 20))}};
   plan.redundancy = any_of<Redundancy>();
   plan.optimizer = any_of<OptimizerStart>();
   plan.optimizer_offload = *rc::gen::element(0.0, 0.25, 1.0);

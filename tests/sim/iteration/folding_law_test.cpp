@@ -155,6 +155,7 @@ ir::Plan random_plan(int blocks, bool experts, bool regular, int& devices) {
   plan.communication.activation_transfer =
       *rc::gen::element(ir::ActivationTransfer::leader_broadcast, ir::ActivationTransfer::sliced);
   plan.communication.gradient_overlap = one_in(3);
+  plan.communication.parameter_overlap = plan.communication.gradient_overlap && one_in(2);
   if (one_in(4)) plan.optimizer = ir::OptimizerStart::staggered;
   const int stages = *rc::gen::inRange(1, 5);
   const int pipelines = one_in(8) ? *rc::gen::inRange(13, 33) : *rc::gen::inRange(2, 13);
@@ -316,13 +317,13 @@ World random_world() {
 std::string described(const World& world) {
   std::string text = fmt::format(
       "collapsed {}, schedule {}, transfer {}, overlap {}, redundancy {}, optimizer {}, "
-      "rounds {}, tied {}, losses to overlap {}, hidden {}\n",
+      "rounds {}, tied {}, losses to overlap {}, hidden {}, gathers first {}\n",
       world.collapsed, static_cast<int>(world.plan.schedule),
       static_cast<int>(world.plan.communication.activation_transfer),
       world.plan.communication.gradient_overlap, static_cast<int>(world.plan.redundancy),
       static_cast<int>(world.plan.optimizer), world.job.gradient_synchronizations,
       world.workload.shape.tied_embeddings, world.profile.overlap_losses.size(),
-      world.job.hidden_collectives.size());
+      world.job.hidden_collectives.size(), world.plan.communication.parameter_overlap);
   for (const models::Node& node : world.cluster.nodes) {
     text +=
         fmt::format("node: {} of type {}, {} nics, {} domains, leaf {}\n", node.gpu_types.size(),

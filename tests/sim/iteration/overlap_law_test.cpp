@@ -1,5 +1,5 @@
-/// What does compute lose to the gradients that it hides? As much as the profile says of the time
-/// in which both ran.
+/// What is hidden beside compute, and what does compute lose to it? As much as the profile says of
+/// the time in which both ran.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -213,6 +213,81 @@ TEST_F(OverlapLoss, AlsoSlowsTheNextIterationOfAStaggeredProgram) {
   const double slowed = simulate(cluster_, workload_, staggered, {}, profile(0.3)).iteration_time;
   EXPECT_GT(slowed, free);
   EXPECT_LT(slowed, free / 0.7);
+}
+
+/// Replicas of one stage with ZeRO-1, whose parameters are gathered before the optimizer's
+/// successor needs them: after it, or in front of the forward passes, block by block.
+class Gathers : public OverlapLoss {
+ protected:
+  Gathers() {
+    shape_.stages = 1;
+    shape_.micro_batches = 2;
+  }
+  ir::Program gathering(bool first) const {
+    ir::Plan plan = make_plan(shape_, workload_.size());
+    plan.communication.bucket = Bytes{1};
+    plan.communication.parameter_overlap = first;
+    for (ir::Pipeline& pipeline : plan.pipelines) {
+      for (ir::Stage& stage : pipeline.stages) stage.segments.front().zero.stage = 1;
+    }
+    return models::lower(plan, cluster_, workload_, make_job(), {.collapsed = collapsed_});
+  }
+};
+
+TEST_F(Gathers, InFrontOfPassesCostWhatThesePassesWaitForThem) {
+  for (const double bandwidth : {0.2e9, 2e9, 20e9}) {
+    ClusterShape nodes;
+    nodes.nodes = 4;
+    nodes.nic = BytesPerSecond{bandwidth};
+    cluster_ = make_cluster(nodes);
+    const ir::Program program = gathering(true);
+    const Outcome after = simulate(cluster_, workload_, gathering(false));
+    const Outcome before = simulate(cluster_, workload_, program);
+    std::vector<Busy> gathers, passes;  // Of the first rank, in the order of its streams.
+    std::istringstream lines(before.spans);
+    std::int64_t op = 0, start = 0, end = 0, inner = 0;
+    std::map<std::int64_t, Busy> spans;
+    for (std::string rank, bytes; lines >> rank >> op >> start >> end >> inner >> bytes;) {
+      spans[op] = {start, end};
+    }
+    for (const auto& [id, span] : spans) {
+      const ir::Op& of = program.ops[as_size(id)];
+      if (of.rank.value != 0) continue;
+      if (of.purpose == ir::Purpose::zero) gathers.push_back(span);
+      const bool opens = of.kind == ir::OpKind::forward && of.micro_batch.value == 0;
+      if (opens) passes.push_back(span);
+    }
+    ASSERT_EQ(gathers.size(), as_size(workload_.size()));
+    ASSERT_EQ(passes.size(), gathers.size());
+    std::int64_t gathered = 0, passed = 0, begins = 0, all = 0;
+    for (std::size_t i = 0; i < passes.size(); ++i) {
+      gathered += gathers[i].end - gathers[i].start;
+      EXPECT_NEAR(static_cast<double>(gathers[i].end), static_cast<double>(gathered), 100);
+      begins = std::max(passed, gathered);
+      EXPECT_NEAR(static_cast<double>(passes[i].start), static_cast<double>(begins), 100)
+          << "block " << i;
+      passed = begins + passes[i].end - passes[i].start;
+      all += passes[i].end - passes[i].start;
+    }
+    EXPECT_NEAR(after.iteration_time - before.iteration_time,
+                1e-9 * static_cast<double>(gathered + all - passed), 1e-6);
+    EXPECT_GT(gathered + all, passed);
+  }
+}
+
+TEST_F(Gathers, InFrontOfPassesCarryTheSameBytesAndKeepTheSameMemory) {
+  for (const int stages : {1, 2}) {
+    shape_.stages = stages;
+    const Outcome after = simulate(cluster_, workload_, gathering(false));
+    const Outcome before = simulate(cluster_, workload_, gathering(true));
+    EXPECT_LT(before.iteration_time, after.iteration_time);
+    EXPECT_EQ(before.peak_memory, after.peak_memory);
+    ASSERT_EQ(before.links.size(), after.links.size());
+    for (std::size_t i = 0; i < after.links.size(); ++i) {
+      EXPECT_EQ(before.links[i].first, after.links[i].first);
+      EXPECT_NEAR(before.links[i].second, after.links[i].second, 1e-9 * after.links[i].second);
+    }
+  }
 }
 
 }  // namespace

@@ -367,6 +367,8 @@ pipelines:
         self.refuse("execute", plan, *self.WHERE,
                     says=["the executor cannot run Ulysses' or ring sequence parallelism",
                           "the executor cannot run ZeRO-3 among ranks whose"])
+        self.refuse("execute", self.PLAN, *self.WHERE, "--hidden-collectives", "tensor_parallel",
+                    says=["hidden_collectives"])
 
 
 class Threads(Case):

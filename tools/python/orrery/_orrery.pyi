@@ -232,9 +232,11 @@ class Communication(Record):
 
     activation_transfer: Literal["leader_broadcast", "sliced"]
     gradient_overlap: bool
+    parameter_overlap: bool
     bucket: float
     def __init__(self, *, activation_transfer: Literal["leader_broadcast", "sliced"] = ...,
-                 gradient_overlap: bool = ..., bucket: float = ...) -> None: ...
+                 gradient_overlap: bool = ..., parameter_overlap: bool = ...,
+                 bucket: float = ...) -> None: ...
 
 class CommunicationGroup(Record):
     """Devices that communicate, in ring order."""
