@@ -52,9 +52,9 @@ std::int64_t samples_of(const Draft& draft) {
 
 }  // namespace
 
-void switch_overlap(Draft& draft) {
+void switch_overlap(Draft& draft, bool gathers) {
   draft.overlap = !draft.overlap;
-  draft.gathers_next = draft.overlap;
+  draft.gathers_next = draft.overlap && gathers;
 }
 
 ir::ActivationTransfer other_transfer(ir::ActivationTransfer transfer) {
@@ -650,10 +650,10 @@ bool DraftMoves::change_schedule(Draft& draft, Rng& rng) const {
 
 bool DraftMoves::change_transfer(Draft& draft, Rng& rng) const {
   if (limits_.overlap && rng.bernoulli(0.5)) {
-    if (has_gathers(draft) && rng.bernoulli(0.5)) {
+    if (limits_.gathers && has_gathers(draft) && rng.bernoulli(0.5)) {
       draft.gathers_next = !draft.gathers_next;
     } else {
-      switch_overlap(draft);
+      switch_overlap(draft, limits_.gathers);
     }
     return true;
   }

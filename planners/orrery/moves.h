@@ -32,14 +32,15 @@ inline constexpr int kMoveKinds = 10;
 /// Of the two ways in which drafts send activations between groups, the one that it is not.
 ir::ActivationTransfer other_transfer(ir::ActivationTransfer transfer);
 
-/// Turns the overlap of gradients on or off, and that of gathers with it.
-void switch_overlap(Draft& draft);
+/// Turns the overlap of gradients on or off, and that of gathers with it if `gathers`.
+void switch_overlap(Draft& draft, bool gathers);
 
 /// What the search may do, beyond what the job allows.
 struct MoveLimits {
-  bool overlap = true;   ///< Gradients during the backward pass, gathers during the forward pass.
-  bool uniform = false;  ///< One tensor-parallel degree and micro-batch size, equal pipelines.
-  bool mixed_stages = true;                                      ///< Several groups in a stage.
+  bool overlap = true;       ///< Gradients during the backward pass.
+  bool gathers = true;       ///< With overlap: parameters during the next forward pass.
+  bool uniform = false;      ///< One tensor-parallel degree and micro-batch size, equal pipelines.
+  bool mixed_stages = true;  ///< Several groups in a stage.
   std::vector<char> without = std::vector<char>(kMoveKinds, 0);  ///< By kind: ablations.
 };
 

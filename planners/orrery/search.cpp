@@ -68,6 +68,9 @@ constexpr std::int64_t kForNear = 3;
 constexpr double kNextTries = 0.4;
 /// Devices beyond which planners of the catalog are not asked for seeds.
 constexpr std::size_t kMostForQuick = 96;
+/// Gathers that run beside sends of the first passes leave no two pipelines alike, so that all of
+/// them are simulated.
+constexpr std::size_t kMostForGathers = 960;
 
 /// Dollars or joules.
 double per_second(OrreryObjective objective, const models::GpuType& gpu) {
@@ -120,8 +123,9 @@ void describe(config::Visitor& v, OrrerySettings& s) {
              "of each planner of the catalog, of eight that are judged, so that the result is "
              "never slower than any of them.");
   v.optional("allowed", s.allowed,
-             "everything: all that the job allows, and gradients synchronized during the backward "
-             "pass; as_others: without that overlap, which no other planner of the catalog uses.");
+             "everything: all that the job allows, gradients synchronized during the backward "
+             "pass, and parameters gathered during the next forward pass (on up to 960 devices); "
+             "as_others: without these overlaps, which no other planner of the catalog uses.");
   v.optional(
       "target", s.target,
       "For whom the plan must be executable. megatron: one tensor-parallel degree, pipelines "
@@ -152,6 +156,7 @@ OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& sett
       bound_(lower_bound(input, costs_.stage_costs())),
       weight_(std::begin(kFirstWeights), std::end(kFirstWeights)) {
   limits_.overlap = settings.allowed == OrreryAllowed::everything;
+  limits_.gathers = limits_.overlap && input.devices.size() <= kMostForGathers;
   limits_.uniform =
       settings.target == OrreryTarget::megatron || settings.target == OrreryTarget::flagscale;
   limits_.mixed_stages = !limits_.uniform;
@@ -577,7 +582,9 @@ void OrrerySearch::vary_transfers() {
     wait();
   };
   if (limits_.overlap) {
-    vary([](Draft& draft) { switch_overlap(draft); });
+    vary([this](Draft& draft) { switch_overlap(draft, limits_.gathers); });
+  }
+  if (limits_.gathers) {
     vary([](Draft& draft) { draft.gathers_next = has_gathers(draft) && !draft.gathers_next; });
   }
   vary([](Draft& draft) { draft.transfer = other_transfer(draft.transfer); });
