@@ -106,7 +106,7 @@ class PipelineCompute {
   struct Rounds {
     std::optional<int> ends;     ///< Whose last pass of the stage for the chunk it is.
     std::optional<int> follows;  ///< Whose first successor of the stage for the chunk it is.
-    bool opens = false;          ///< It is the first forward pass of the stage for the chunk.
+    bool opens = false;          ///< First forward pass of the stage for the chunk (gathers first).
   };
 
   /// Adds the pass of `pass` through the elements of the stage that `on` pipeline holds, if this
@@ -447,9 +447,10 @@ void add_stage(const ir::Plan& plan, const ScheduleEntry& schedule, int pipeline
           rounds.ends = ended[passes[t].chunk] = round;
         }
       }
-      rounds.opens = passes[t].kind == ir::OpKind::forward &&
-                     pipelines[p].passes(passes[t].micro_batch, stage, pipeline) &&
-                     opened.insert(passes[t].chunk).second;
+      rounds.opens = plan.communication.parameter_overlap &&
+                     passes[t].kind == ir::OpKind::forward && !opened.contains(passes[t].chunk) &&
+                     pipelines[p].passes(passes[t].micro_batch, stage, pipeline);
+      if (rounds.opens) opened.insert(passes[t].chunk);
       pipelines[p].add(passes[t], stage, pipeline, rounds);
     }
   }

@@ -58,8 +58,7 @@ class ComputeOps {
   std::vector<PartOp> ready;
   /// Those of the first pass after a round: they must not add to gradients that are being reduced.
   std::vector<PartOp> next;
-  /// Those of the first forward pass of each chunk on a stage: they are the first to use
-  /// parameters.
+  /// With parameter_overlap: those of the first forward pass of each chunk on a stage.
   std::vector<PartOp> opening;
 
  private:

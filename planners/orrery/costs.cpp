@@ -916,6 +916,8 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
     }
   }
   if (!gathers_in_passes(draft)) return last;
+  // What first passes wait for gathers: all of a bucket before the first of them, and as much of
+  // the chunk's as is longer than the way of the first micro-batch and the pass.
   double exposed = 0;
   for (std::size_t p = 0; p < draft.pipelines.size(); ++p) {
     const std::vector<DraftStage>& of = draft.pipelines[p].stages;

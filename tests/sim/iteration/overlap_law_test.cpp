@@ -215,8 +215,8 @@ TEST_F(OverlapLoss, AlsoSlowsTheNextIterationOfAStaggeredProgram) {
   EXPECT_LT(slowed, free / 0.7);
 }
 
-/// Replicas of one stage with ZeRO-1, whose parameters are gathered before the optimizer's
-/// successor needs them: after it, or in front of the forward passes, block by block.
+/// Replicas of one stage with ZeRO-1. Parameters are gathered after the optimizer, or in front of
+/// the next iteration's forward passes, block by block.
 class Gathers : public OverlapLoss {
  protected:
   Gathers() {

@@ -360,6 +360,17 @@ pipelines:
                                  "--switch-to", f"{whole}@2")
         self.expect_equal(switched, divided)
 
+    def test_gathers_in_front_of_the_next_forward_pass_change_no_loss_and_no_switch(self):
+        sharded = (ROOT / self.PLAN).read_text().replace("groups:", "zero: {stage: 1}, groups:")
+        after = self.write("after.yaml", sharded)
+        before = self.write("before.yaml", sharded.replace(
+            "pipelines:", "communication: {gradient_overlap: true, parameter_overlap: true}\n"
+            "pipelines:"))
+        expected = self.execute("--steps", "4")
+        for plan, more in ((before, []), (before, ["--switch-to", f"{after}@2"]),
+                           (after, ["--switch-to", f"{before}@2"])):
+            self.expect_equal(self.execute("--steps", "4", *more, plan=plan), expected)
+
     def test_what_the_executor_cannot_run_is_said(self):
         plan = self.write("plan.yaml", (ROOT / self.PLAN).read_text().replace(
             "groups:", "zero: {stage: 3}, groups:").replace(
