@@ -419,7 +419,7 @@ std::vector<ParameterStep> BlockReplicas::steps_of_equal_groups(BlockId block,
 }
 
 std::vector<ParameterStep> BlockReplicas::steps(BlockId block, std::size_t parameter_index,
-                                                SyncPhase phase) const {
+                                                SyncPhase phase, ShortSlices short_slices) const {
   const ir::Zero& sharding = zero(block);
   if (phase == SyncPhase::gather && sharding.stage == 0) return {};
   if (phase == SyncPhase::reduce && sharding.stage == 0 && !is_tied(block, parameter_index)) {
@@ -432,10 +432,11 @@ std::vector<ParameterStep> BlockReplicas::steps(BlockId block, std::size_t param
   const auto length = static_cast<double>(all.back().end());
   std::vector<ParameterStep> out;
   for (const Sheet& sheet : all) {
-    auto steps = in_order(
-        phase == SyncPhase::gather ? gather_parameters(sheet.gradients, sharding.shard_group)
-        : sharding.stage > 0       ? scatter_gradients(sheet.gradients, sharding.shard_group)
-                                   : synchronize_gradients(sheet.gradients));
+    auto steps =
+        in_order(phase == SyncPhase::gather
+                     ? gather_parameters(sheet.gradients, sharding.shard_group, short_slices)
+                 : sharding.stage > 0 ? scatter_gradients(sheet.gradients, sharding.shard_group)
+                                      : synchronize_gradients(sheet.gradients));
     for (ParameterStep& step : steps) {
       step.share = static_cast<double>(elements(step.step.slices)) / length;
       shift(step.step.slices, sheet.begin);

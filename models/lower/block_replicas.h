@@ -59,7 +59,8 @@ class BlockReplicas {
   /// Steps of one parameter of the block, in order. For the tied matrix they are among the holders
   /// of both ends, whichever end is asked for. Without ZeRO nothing is gathered. Untied parameters
   /// of one block with equal split_length and expert have equal steps.
-  std::vector<ParameterStep> steps(BlockId block, std::size_t parameter, SyncPhase phase) const;
+  std::vector<ParameterStep> steps(BlockId block, std::size_t parameter, SyncPhase phase,
+                                   ShortSlices short_slices = ShortSlices::broadcast) const;
 
   /// What brings the block's gradients, once steps() have added them up, to the pipeline's shadows:
   /// sends of order 0 from the stage of the same pipeline that they copy. Parameters with equal

@@ -233,6 +233,15 @@ class Synchronizer {
     }
   }
 
+  /// What is gathered in front of passes moves as one buffer, whose shards do not follow the
+  /// borders of parameters (Megatron-LM's buckets): also what is too short to be cut.
+  std::vector<ParameterStep> steps_of(int block, std::size_t parameter, SyncPhase phase) const {
+    return context_.replicas.steps({block}, parameter, phase,
+                                   context_.plan.communication.parameter_overlap
+                                       ? ShortSlices::all_gather
+                                       : ShortSlices::broadcast);
+  }
+
   /// ZeRO-3 gathers parameters inside the passes instead.
   bool gathers_inside(int block, SyncPhase phase) const {
     return phase == SyncPhase::gather && context_.replicas.zero({block}).shards_parameters();
@@ -248,7 +257,7 @@ class Synchronizer {
       if (context_.replicas.is_tied({run.first}, i)) continue;
       const auto [steps, fresh] =
           known.try_emplace({parameters[i].split_length, parameters[i].expert});
-      if (fresh) steps->second = context_.replicas.steps({run.first}, i, phase);
+      if (fresh) steps->second = steps_of(run.first, i, phase);
       collect(run, i, phase, steps->second, table);
     }
     emit(table, run.first, run.last, phase);
@@ -260,7 +269,7 @@ class Synchronizer {
     StepTable table;
     for (std::size_t i = 0; i < context_.workload.blocks.front().parameters.size(); ++i) {
       if (!context_.replicas.is_tied({0}, i)) continue;
-      collect({0, 0}, i, phase, context_.replicas.steps({0}, i, phase), table);
+      collect({0, 0}, i, phase, steps_of(0, i, phase), table);
     }
     emit(table, 0, context_.workload.size() - 1, phase);
   }

@@ -270,13 +270,16 @@ std::vector<GroupStep> scatter_gradients(const Gradients& gradients, int shard_g
   return steps;
 }
 
-std::vector<GroupStep> gather_parameters(const Gradients& gradients, int shard_group) {
+std::vector<GroupStep> gather_parameters(const Gradients& gradients, int shard_group,
+                                         ShortSlices short_slices) {
   const std::int64_t length = volume(gradients.shape);
   std::vector<GroupStep> steps;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
     std::vector<GroupStep> gathers =
         steps_by_owners(StepKind::all_gather, shared_slices(length, group));
-    std::for_each(gathers.begin(), gathers.end(), simplify_gather);
+    if (short_slices == ShortSlices::broadcast) {
+      std::for_each(gathers.begin(), gathers.end(), simplify_gather);
+    }
     append(steps, std::move(gathers));
     for (const auto& replica : group) {
       std::int64_t held_elements = 0;

@@ -59,8 +59,13 @@ std::vector<GroupStep> synchronize_gradients(const Gradients& gradients);
 /// shards between the groups.
 std::vector<GroupStep> scatter_gradients(const Gradients& gradients, int shard_group);
 
+/// How what one owner keeps whole, being too short to be cut, reaches the others of its shard
+/// group: by itself, or in an all_gather to which the others bring nothing.
+enum class ShortSlices { broadcast, all_gather };
+
 /// zero_layout -> parameter_layout: all_gather inside each shard group, then broadcast to the other
 /// holders of the same slice of a replica.
-std::vector<GroupStep> gather_parameters(const Gradients& gradients, int shard_group);
+std::vector<GroupStep> gather_parameters(const Gradients& gradients, int shard_group,
+                                         ShortSlices short_slices = ShortSlices::broadcast);
 
 }  // namespace orrery::models

@@ -108,7 +108,8 @@ class Topology {
   std::vector<LinkId> links_of(NodeId node) const;
   /// The node that the link lives on; none of the fabric's and of pair overrides.
   NodeId node_of(LinkId link) const;
-  /// An uplink of a leaf or pod.
+  /// Uplinks of leaves and pods.
+  IdRange<LinkId> fabric() const { return {first_leaf_uplink_, first_override_}; }
   bool is_fabric(LinkId link) const {
     return !(link < first_leaf_uplink_) && link < first_override_;
   }

@@ -1,7 +1,9 @@
 #include "sim/iteration/symmetry.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -20,8 +22,8 @@ Color packed(std::int32_t a, std::int32_t b) {
   return static_cast<Color>(static_cast<std::uint32_t>(a)) << 32 | static_cast<std::uint32_t>(b);
 }
 
-/// Sums of bandwidths that differ by less than this share may be equal.
-constexpr double kRounding = 1e-9;
+/// Sums of bandwidths that differ by less than this share are equal.
+constexpr double kRounding = 1e-12;
 
 }  // namespace
 
@@ -383,10 +385,9 @@ void Symmetry::add_collectives() {
   route_begin_.push_back(static_cast<std::uint32_t>(crossed_.size()));
 }
 
-/// A link of the fabric is left out where the narrowest other links of the flows that cross it,
-/// each counted once, are together narrower: then it never is the narrowest of a flow, and max-min
-/// shares do not depend on it. Else the few pipelines whose rings cross an uplink would be unlike
-/// the rest.
+/// A link of the fabric is left out where other links of the flows that cross it, one of each flow
+/// and each counted once, are together no wider: then no flow has less by it, and max-min shares do
+/// not depend on it. Else the few pipelines whose rings cross an uplink would be unlike the rest.
 void Symmetry::leave_out_wide_links() {
   if (in_.links) {
     whole_route_begin_ = route_begin_;
@@ -397,19 +398,32 @@ void Symmetry::leave_out_wide_links() {
     return topology_.links()[link].bandwidth.value /
            (slow == in_.factors.end() ? 1.0 : slow->second);
   };
-  // Of links of the fabric: what limits their flows, repeated.
-  std::vector<std::vector<LinkId>> below(topology_.links().size());
+  // Of links of the fabric: the narrowest link that each flow crosses before it, behind it, and the
+  // narrower of the two, repeated.
+  const IdRange<LinkId> fabric = topology_.fabric();
+  std::vector<std::array<std::vector<LinkId>, 3>> limits(fabric.past.index() -
+                                                         fabric.first.index());
   const auto limit = [&](std::size_t flow) {
-    for (const LinkId link : links_of(flow)) {
-      if (!topology_.is_fabric(link)) continue;
-      LinkId narrowest;
-      for (const LinkId other : links_of(flow)) {
-        if (topology_.is_fabric(other)) continue;
-        if (!narrowest.valid() || bandwidth(other) < bandwidth(narrowest)) narrowest = other;
+    const std::span<const LinkId> links = links_of(flow);
+    LinkId before, behind;
+    const auto narrower = [&](LinkId& narrowest, LinkId link) {
+      if (topology_.is_fabric(link)) return;
+      if (!narrowest.valid() || bandwidth(link) < bandwidth(narrowest)) narrowest = link;
+    };
+    for (std::size_t i = 0; i < links.size(); ++i) {
+      narrower(before, links[i]);
+      if (!topology_.is_fabric(links[i])) continue;
+      if (!behind.valid()) {
+        for (std::size_t j = i + 1; j < links.size(); ++j) narrower(behind, links[j]);
       }
-      if (!narrowest.valid()) narrowest = link;
-      std::vector<LinkId>& known = below[link.index()];
-      if (known.empty() || known.back() != narrowest) known.push_back(narrowest);
+      LinkId least = before;
+      if (behind.valid()) narrower(least, behind);
+      const std::array<LinkId, 3> own{before.valid() ? before : least,
+                                      behind.valid() ? behind : least, least};
+      for (std::size_t way = 0; way < own.size(); ++way) {
+        std::vector<LinkId>& known = limits[links[i].index() - fabric.first.index()][way];
+        if (known.empty() || known.back() != own[way]) known.push_back(own[way]);
+      }
     }
   };
   for (std::size_t flow = 0; flow < local_flows_; ++flow) limit(flow);
@@ -417,14 +431,17 @@ void Symmetry::leave_out_wide_links() {
     if (one.repeats) continue;
     for (std::size_t f = one.first_flow; f < one.end_flow; ++f) limit(local_flows_ + f);
   }
-  std::vector<bool> wide(below.size());
-  for (const LinkId link : topology_.links().ids()) {
-    std::vector<LinkId>& limits = below[link.index()];
-    std::sort(limits.begin(), limits.end());
-    limits.erase(std::unique(limits.begin(), limits.end()), limits.end());
-    double sum = 0;
-    for (const LinkId limit : limits) sum += bandwidth(limit);
-    wide[link.index()] = !limits.empty() && sum < (1 - kRounding) * bandwidth(link);
+  std::vector<bool> wide(topology_.links().size());
+  for (const LinkId link : fabric) {
+    for (std::vector<LinkId>& way : limits[link.index() - fabric.first.index()]) {
+      std::sort(way.begin(), way.end());
+      way.erase(std::unique(way.begin(), way.end()), way.end());
+      double sum = 0;
+      for (const LinkId other : way) {
+        sum += other.valid() ? bandwidth(other) : std::numeric_limits<double>::infinity();
+      }
+      if (!way.empty() && sum <= (1 + kRounding) * bandwidth(link)) wide[link.index()] = true;
+    }
   }
   if (std::find(wide.begin(), wide.end(), true) == wide.end()) return;
   std::size_t to = 0, from = 0;

@@ -54,13 +54,16 @@ def growth(samples):
         return []
     quarter = len(samples) // 4
     early, late = (
-        [statistics.median(sample[i] for sample in part) for i in (1, 2)]
+        statistics.median(sample[1] for sample in part)
         for part in (samples[quarter:2 * quarter], samples[-quarter:]))
     problems = []
-    if late[0] > 1.1 * early[0] + (8 << 20):
-        problems.append(f"memory grew from {early[0] / 2**20:.0f} to {late[0] / 2**20:.0f} MiB")
-    if late[1] > early[1] + 2:  # Another plan may need another connection.
-        problems.append(f"descriptors grew from {early[1]} to {late[1]}")
+    if late > 1.1 * early + (8 << 20):
+        problems.append(f"memory grew from {early / 2**20:.0f} to {late / 2**20:.0f} MiB")
+    # While a rank is dead the others have no connection to it: what counts is the most.
+    before, after = (
+        max(sample[2] for sample in part) for part in (samples[:2 * quarter], samples[-quarter:]))
+    if after > before + 2:  # Another plan may need another connection.
+        problems.append(f"descriptors grew from {before} to {after}")
     return problems
 
 

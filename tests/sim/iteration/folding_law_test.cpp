@@ -436,5 +436,65 @@ TEST(Folding, SlicesOfATransferAreOneFlow) {
   EXPECT_EQ(folded.links, whole.links);
 }
 
+/// Sixteen pipelines of two stages on leaves of four nodes, all first stages on the first nodes:
+/// rings among the stages' replicas leave their leaf at every fourth pipeline.
+World rings_over_leaves(double oversubscription) {
+  World world;
+  const int pipelines = 16;
+  world.workload =
+      models::build_workload(worlds::gpt(4, 1024, 16, 8192, 1024), 1024, ir::Dtype::bf16);
+  world.cluster = make_cluster({.nodes = 2 * pipelines,
+                                .gpus = 2,
+                                .nvlink = BytesPerSecond{20e9},
+                                .pcie = BytesPerSecond{3e9},
+                                .nic = BytesPerSecond{0.2e9},
+                                .latency = Seconds{1e-6}});
+  for (std::size_t n = 0; n < world.cluster.nodes.size(); ++n) {
+    world.cluster.nodes[n].leaf = static_cast<int>(n / 4);
+  }
+  world.cluster.fabric.rails = 2;
+  world.cluster.fabric.leaf_oversubscription = oversubscription;
+  models::seal(world.cluster);
+  world.job = make_job();
+  world.job.sequence_length = 1024;
+  world.job.allowed.zero_stages = {1};
+  world.job.allowed.sequence_parallel = true;
+  world.plan.communication.activation_transfer = ir::ActivationTransfer::sliced;
+  world.plan.communication.gradient_overlap = world.plan.communication.parameter_overlap = true;
+  const int blocks = world.workload.size();
+  for (int p = 0; p < pipelines; ++p) {
+    ir::Pipeline& pipeline = world.plan.pipelines.emplace_back();
+    pipeline.micro_batches = 4;
+    pipeline.micro_batch_size = 1;
+    for (int stage = 0; stage < 2; ++stage) {
+      const int first = 2 * (stage * pipelines + p);
+      ir::Segment segment;
+      segment.first_block = {stage * blocks / 2};
+      segment.last_block = {(stage + 1) * blocks / 2 - 1};
+      segment.zero.stage = 1;
+      segment.groups = {{.devices = {{first}, {first + 1}},
+                         .tensor_parallel = 2,
+                         .sequence = ir::SequenceParallelism::megatron}};
+      pipeline.stages.push_back({{segment}});
+    }
+  }
+  world.job.global_batch = ir::global_batch(world.plan);
+  return world;
+}
+
+TEST(Folding, RingsOverUplinksThatAreNotOversubscribedTakeOnePipeline) {
+  const World even = rings_over_leaves(1);
+  ASSERT_TRUE(models::validate(even.plan, even.cluster, even.workload, even.job).empty());
+  const Told whole = run(even, FoldMode::off);
+  const Told folded = run(even, FoldMode::automatic);
+  EXPECT_EQ(folded.simulated, 1);
+  EXPECT_NEAR(folded.time, whole.time, kExact * whole.time);
+  const World narrow = rings_over_leaves(4);
+  const Told later = run(narrow, FoldMode::automatic);
+  EXPECT_GT(later.simulated, 1);
+  EXPECT_GT(later.time, 1.001 * whole.time);
+  EXPECT_NEAR(later.time, run(narrow, FoldMode::off).time, kExact * later.time);
+}
+
 }  // namespace
 }  // namespace orrery::sim::folding_law_test
