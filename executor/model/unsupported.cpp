@@ -45,6 +45,10 @@ void check_shape(const ir::ProgramHeader& header, Problems& out) {
     out.emplace_back("a model without dimensions");
     return;
   }
+  if (s.kv_rank > 0) out.emplace_back("latent attention");
+  if (s.shared_ffn > 0) out.emplace_back("an expert that all tokens take");
+  if (s.window > 0) out.emplace_back("attention to a window of tokens");
+  if (s.mtp_layers > 0) out.emplace_back("layers that predict further tokens");
   if (s.heads % s.kv_heads != 0) {
     out.push_back(fmt::format("{} heads over {} key-value heads", s.heads, s.kv_heads));
   }

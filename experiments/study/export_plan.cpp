@@ -30,21 +30,43 @@ std::string layout_of(const std::vector<int>& layers) {
   return text;
 }
 
+/// "([0]*3+[1]*58)": which layers have experts.
+std::string moe_layers_of(const models::Workload& workload) {
+  std::vector<std::string> runs;
+  const int layers = workload.shape.layers;
+  for (int first = 0, past = 0; first < layers; first = past) {
+    const auto moe = [&](int layer) {
+      return workload.block({layer + 1}).kind == ir::BlockKind::moe;
+    };
+    while (past < layers && moe(past) == moe(first)) ++past;
+    runs.push_back(fmt::format("[{}]*{}", moe(first) ? 1 : 0, past - first));
+  }
+  return fmt::format("({})", fmt::join(runs, "+"));
+}
+
 std::vector<std::string> model_flags(const models::Workload& workload, const models::Job& job) {
   const ir::ModelShape& shape = workload.shape;
   std::vector<std::string> flags = {
       fmt::format("--num-layers {}", shape.layers),
       fmt::format("--hidden-size {}", shape.hidden),
-      fmt::format("--ffn-hidden-size {}", shape.ffn),
+      fmt::format("--ffn-hidden-size {}",
+                  models::feed_forward_width(shape, ir::BlockKind::transformer)),
       fmt::format("--num-attention-heads {}", shape.heads),
       fmt::format("--seq-length {}", job.sequence_length),
       fmt::format("--max-position-embeddings {}",
                   std::max<std::int64_t>(shape.positions, job.sequence_length)),
   };
-  if (shape.kv_heads != shape.heads) {
+  if (shape.kv_rank > 0) {
+    flags.push_back(fmt::format(
+        "--multi-latent-attention --kv-lora-rank {} --qk-head-dim {} --qk-pos-emb-head-dim {} "
+        "--v-head-dim {}",
+        shape.kv_rank, shape.head_dim, shape.rotary_dim,
+        shape.value_dim > 0 ? shape.value_dim : shape.head_dim));
+    if (shape.query_rank > 0) flags.push_back(fmt::format("--q-lora-rank {}", shape.query_rank));
+  } else if (shape.kv_heads != shape.heads) {
     flags.push_back(fmt::format("--group-query-attention --num-query-groups {}", shape.kv_heads));
   }
-  if (shape.head_dim * shape.heads != shape.hidden) {
+  if (shape.kv_rank == 0 && shape.head_dim * shape.heads != shape.hidden) {
     flags.push_back(fmt::format("--kv-channels {}", shape.head_dim));
   }
   flags.push_back(shape.positions > 0 ? "--position-embedding-type learned_absolute"
@@ -58,6 +80,13 @@ std::vector<std::string> model_flags(const models::Workload& workload, const mod
   if (shape.experts > 0) {
     flags.push_back(
         fmt::format("--num-experts {} --moe-router-topk {}", shape.experts, shape.top_k));
+    flags.push_back(fmt::format("--moe-ffn-hidden-size {}", shape.ffn));
+    if (shape.shared_ffn > 0) {
+      flags.push_back(fmt::format("--moe-shared-expert-intermediate-size {}", shape.shared_ffn));
+    }
+    if (shape.dense_layers > 0 || shape.moe_interval > 1) {
+      flags.push_back(fmt::format("--moe-layer-freq '{}'", moe_layers_of(workload)));
+    }
   }
   if (job.dtype == ir::Dtype::bf16) flags.push_back("--bf16");
   if (job.dtype == ir::Dtype::fp16) flags.push_back("--fp16");

@@ -52,6 +52,7 @@ class Reader {
       refuse(fmt::format("'{}', which is no transformer", workload_.name));
       return reasons_;
     }
+    check_model();
     check_plan();
     const ir::Pipeline& first = plan_.pipelines.front();
     out_.stages = static_cast<int>(first.stages.size());
@@ -116,6 +117,18 @@ class Reader {
     if (out_.context_parallel > 1 || out_.sequence_parallel) refuse("sequence parallelism");
     if (out_.expert_parallel > 1) {
       refuse("expert parallelism: it is in the model's code (MoE layers)");
+    }
+  }
+
+  void check_model() {
+    const ir::ModelShape& shape = workload_.shape;
+    if (shape.mtp_layers > 0) refuse("layers that predict further tokens");
+    if (shape.window > 0) refuse("attention to a window of tokens");
+    if (trainer_ == Trainer::megatron) return;
+    if (shape.kv_rank > 0) refuse("latent attention");
+    if (shape.shared_ffn > 0) refuse("an expert that all tokens take");
+    if (shape.dense_layers > 0 || shape.moe_interval > 1) {
+      refuse("layers with experts beside layers without");
     }
   }
 

@@ -41,7 +41,14 @@ std::string unsplittable(const ir::ModelShape& shape, ir::BlockKind kind, const 
     if (shape.kv_heads > 0 && shape.kv_heads % degree != 0 && degree % shape.kv_heads != 0) {
       return fmt::format("{} key-value heads", shape.kv_heads);
     }
-    if (shape.ffn % degree != 0) return fmt::format("feed-forward width {}", shape.ffn);
+    const int shared = feed_forward_width(shape, kind);
+    if (shared % degree != 0) return fmt::format("feed-forward width {}", shared);
+    if (kind == ir::BlockKind::moe && shape.ffn % degree != 0) {
+      return fmt::format("feed-forward width {}", shape.ffn);
+    }
+    if (block.predicts && shape.hidden % degree != 0) {
+      return fmt::format("hidden width {}", shape.hidden);
+    }
   } else if (kind == ir::BlockKind::convolution) {
     for (const Parameter& parameter : block.parameters) {
       if (parameter.split_length % degree != 0) {

@@ -110,23 +110,44 @@ KernelTimes& KernelTimes::operator+=(const KernelTimes& other) {
 }
 
 KernelLayer kernel_layer(const ir::ModelShape& shape, ir::BlockKind kind) {
-  const double query = static_cast<double>(shape.heads) * shape.head_dim;
-  const double kv = static_cast<double>(shape.kv_heads) * shape.head_dim;
+  const AttentionWidths widths = attention_widths(shape);
   const bool moe = kind == ir::BlockKind::moe;
+  const double hidden = shape.hidden;
   KernelLayer layer;
   layer.hidden = shape.hidden;
   layer.heads = shape.heads;
-  layer.projections = {{static_cast<double>(shape.hidden), query + 2 * kv, KernelSplit::columns},
-                       {query, static_cast<double>(shape.hidden), KernelSplit::rows}};
-  layer.query_width = layer.value_width = shape.head_dim;
+  if (shape.kv_rank > 0) {
+    const double latents = shape.query_rank + shape.kv_rank + shape.rotary_dim;
+    const double keys = static_cast<double>(shape.heads) * shape.head_dim;
+    layer.projections = {
+        {hidden, latents, KernelSplit::none},
+        {shape.query_rank > 0 ? shape.query_rank : hidden, widths.query, KernelSplit::columns},
+        {static_cast<double>(shape.kv_rank), keys + widths.value, KernelSplit::columns}};
+  } else {
+    layer.projections = {{hidden, widths.query + widths.key + widths.value, KernelSplit::columns}};
+  }
+  layer.projections.push_back({widths.output, hidden, KernelSplit::rows});
+  layer.query_width = static_cast<int>(widths.query / std::max(1, shape.heads));
+  layer.value_width = static_cast<int>(widths.output / std::max(1, shape.heads));
   layer.kv_heads = shape.kv_heads;
-  layer.ffn = moe ? 0 : shape.ffn;
+  layer.ffn = feed_forward_width(shape, kind);
   layer.gated = shape.activation == ir::Activation::swiglu;
   if (moe) {
     layer.experts = shape.experts;
     layer.top_k = shape.top_k;
     layer.expert_ffn = shape.ffn;
     layer.load = shape.capacity_factor * shape.expert_imbalance;
+  }
+  return layer;
+}
+
+KernelLayer kernel_layer(const ir::ModelShape& shape, const Block& block) {
+  KernelLayer layer = kernel_layer(shape, block.kind);
+  layer.window = block.window;
+  if (block.predicts) {
+    const double hidden = shape.hidden;
+    layer.projections.push_back({2 * hidden, hidden, KernelSplit::columns});
+    layer.norms += 3;
   }
   return layer;
 }

@@ -47,8 +47,11 @@ struct KernelLayer {
   double scan = 0;       ///< Elements for each token that a state-space scan reads.
 };
 
-/// The layer that a ModelShape describes: attention with grouped queries, dense or of experts.
+/// The layer of this kind that a ModelShape describes: attention with grouped queries or latents,
+/// dense or of experts; over all tokens (ModelShape::window is for some layers only).
 KernelLayer kernel_layer(const ir::ModelShape& shape, ir::BlockKind kind);
+/// A block of that shape, with its window and what it takes to predict a further token.
+KernelLayer kernel_layer(const ir::ModelShape& shape, const Block& block);
 
 /// How a block is divided, and what it computes.
 struct KernelDegrees {

@@ -276,9 +276,12 @@ std::optional<KernelTimes> Pricer::State::by_kernels(const BlockQuery& query) co
                    workload.sequence_length, ends ? "bf16" : dtype_note(type)));
   if (kind == ir::BlockKind::embedding) return known->embedding(workload.shape.hidden, at);
   if (kind == ir::BlockKind::head) {
-    return known->head(workload.shape.hidden, workload.shape.vocabulary, at);
+    const KernelTimes one = known->head(workload.shape.hidden, workload.shape.vocabulary, at);
+    KernelTimes all = one;
+    for (int further = 0; further < workload.shape.mtp_layers; ++further) all += one;
+    return all;
   }
-  return known->layer(kernel_layer(workload.shape, kind), at);
+  return known->layer(kernel_layer(workload.shape, workload.block(query.block)), at);
 }
 
 Seconds Pricer::State::roofline(const BlockQuery& query) const {

@@ -45,6 +45,20 @@ struct ModelShape {
   int top_k = 0;                  ///< Experts per token.
   double capacity_factor = 1.0;   ///< Tokens per expert relative to an even share.
   double expert_imbalance = 1.0;  ///< Load of the busiest expert relative to the mean.
+  // Layers that are not all alike.
+  int shared_ffn = 0;       ///< Inner width of the expert that all tokens take; 0: there is none.
+  int dense_layers = 0;     ///< The first layers have no experts,
+  int moe_interval = 0;     ///< and of the others every n-th has; 0: all.
+  int dense_ffn = 0;        ///< Inner width of layers without experts among such with; 0: ffn.
+  int window = 0;           ///< Tokens that a token attends to; 0: all.
+  int global_interval = 0;  ///< Every n-th layer attends to all nevertheless; 0: none.
+  int mtp_layers = 0;       ///< Layers behind the others that predict a further token each.
+  // Latent attention [DeepSeek-AI 2024, DeepSeek-V2, 2.1]: queries and keys have heads of head_dim
+  // and rotary_dim, and are made of few numbers for each token.
+  int kv_rank = 0;     ///< Numbers that keys and values are made of; 0: no latent attention.
+  int query_rank = 0;  ///< The same of queries; 0: they are made as usual.
+  int rotary_dim = 0;  ///< Of a head, beside head_dim; its keys are one for all heads.
+  int value_dim = 0;   ///< Width of a head's values; 0: head_dim.
   auto operator<=>(const ModelShape&) const = default;
 };
 

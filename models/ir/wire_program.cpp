@@ -191,6 +191,17 @@ void visit_header(Header& header, wire::ProgramHeader& message, Visit visit) {
   ORRERY_FIELD(model, shape, top_k);
   ORRERY_FIELD(model, shape, capacity_factor);
   ORRERY_FIELD(model, shape, expert_imbalance);
+  ORRERY_FIELD(model, shape, shared_ffn);
+  ORRERY_FIELD(model, shape, dense_layers);
+  ORRERY_FIELD(model, shape, moe_interval);
+  ORRERY_FIELD(model, shape, dense_ffn);
+  ORRERY_FIELD(model, shape, window);
+  ORRERY_FIELD(model, shape, global_interval);
+  ORRERY_FIELD(model, shape, mtp_layers);
+  ORRERY_FIELD(model, shape, kv_rank);
+  ORRERY_FIELD(model, shape, query_rank);
+  ORRERY_FIELD(model, shape, rotary_dim);
+  ORRERY_FIELD(model, shape, value_dim);
   ORRERY_FIELD(header, message, sequence_length);
   ORRERY_FIELD(header, message, global_batch);
   ORRERY_FIELD(header, message, dtype);

@@ -147,17 +147,21 @@ std::vector<double> even_exchange(std::size_t members, Bytes of_member) {
 /// Ulysses: four all-to-alls (Q, K, V in, output out) of the member's activations around attention
 /// [Jacobs et al. 2023, 3.1]. Ring attention: keys and values travel once around the ring, with
 /// their gradients in the backward pass [Liu et al. 2023, 3]. `activation` is that of the whole
-/// sequence.
+/// sequence, of hidden width.
 void add_sequence_parallel(const ir::Group& group, Bytes activation, const ir::ModelShape& shape,
                            bool backward, Collector& out) {
   const std::size_t degree = group.sequence_degree;
   const DeviceSets sets = sequence_groups(group);
   const Bytes part = activation / static_cast<double>(group.tensor_parallel);
-  const double kv = shape.heads > 0 ? static_cast<double>(shape.kv_heads) / shape.heads : 1.0;
+  const AttentionWidths widths = attention_widths(shape);
+  // A workload may have blocks alone.
+  const bool known = shape.hidden > 0 && widths.query > 0;
+  const double queries = known ? (widths.query + widths.output) / 2 / shape.hidden : 1.0;
+  const double kv = known ? (widths.key + widths.value) / 2 / shape.hidden : 1.0;
   if (group.sequence == ir::SequenceParallelism::ulysses) {
     const Bytes of_member = part / static_cast<double>(degree);
-    out.add(ir::CollectiveKind::all_to_all, ir::Purpose::sequence_parallel, sets, 2, part,
-            even_exchange(degree, of_member));
+    out.add(ir::CollectiveKind::all_to_all, ir::Purpose::sequence_parallel, sets, 2, queries * part,
+            even_exchange(degree, queries * of_member));
     out.add(ir::CollectiveKind::all_to_all, ir::Purpose::sequence_parallel, sets, 2, kv * part,
             even_exchange(degree, kv * of_member));
   } else {

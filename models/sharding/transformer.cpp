@@ -26,6 +26,12 @@ std::optional<GraphProblem> check_model(const ir::ModelShape& model) {
     return refused("the model is no transformer");
   }
   if (model.experts > 0 && model.top_k < 1) return refused("tokens choose no expert");
+  if (model.kv_rank > 0) return refused("attention from latents has no annotations");
+  if (model.shared_ffn > 0) return refused("an expert that all tokens take has no annotations");
+  if (model.mtp_layers > 0) return refused("predictions of further tokens have no annotations");
+  if (model.experts > 0 && (model.dense_layers > 0 || model.moe_interval > 1)) {
+    return refused("layers with experts beside layers without have no annotations");
+  }
   return std::nullopt;
 }
 

@@ -29,12 +29,14 @@ using nlohmann::json;
 /// values, so the text, which it has accepted as JSON, is scanned once more.
 class Keys {
  public:
-  Keys(const std::string& text, const std::string& file) : text_(text), file_(file) {
+  /// Of the first object from byte `begin` on.
+  Keys(const std::string& text, const std::string& file, std::size_t begin = 0)
+      : text_(text), file_(file), begin_(begin) {
     int depth = 0;
-    for (std::size_t i = 0; i < text.size(); ++i) {
+    for (std::size_t i = begin; i < text.size(); ++i) {
       const char c = text[i];
       if (c == '{' || c == '[') ++depth;
-      if (c == '}' || c == ']') --depth;
+      if ((c == '}' || c == ']') && --depth == 0) break;
       if (c != '"') continue;
       const std::size_t end = end_of_string(i);
       const std::size_t next = text.find_first_not_of(" \t\r\n", end + 1);
@@ -54,7 +56,13 @@ class Keys {
   config::Position at(const std::string& key) const {
     for (const auto& [name, offset] : found_)
       if (name == key) return at(offset);
-    return at(std::min(text_.find('{'), text_.size()));
+    return at(std::min(text_.find('{', begin_), text_.size()));
+  }
+  /// Behind the key of an object, where Keys of its own begin.
+  std::size_t behind(const std::string& key) const {
+    for (const auto& [name, offset] : found_)
+      if (name == key) return end_of_string(offset) + 1;
+    return text_.size();
   }
 
  private:
@@ -66,6 +74,7 @@ class Keys {
 
   const std::string& text_;
   std::string file_;
+  std::size_t begin_;
   std::vector<std::pair<std::string, std::size_t>> found_;
 };
 
@@ -84,6 +93,26 @@ class Reader {
   }
   int integer(const char* key, const char* field, int otherwise) {
     return maybe_integer(key, field).value_or(otherwise);
+  }
+  /// An integer of which 0 means that there is none.
+  int count(const char* key, const char* field) {
+    keys_of_[field] = key;
+    return says_something(key) ? integer(key, field) : 0;
+  }
+  /// The strings of a list; none where it is absent.
+  std::vector<std::string> strings(const char* key) {
+    std::vector<std::string> out;
+    if (!present(key)) return out;
+    const json& value = object_.at(key);
+    const bool fits =
+        value.is_array() &&
+        std::all_of(value.begin(), value.end(), [](const json& one) { return one.is_string(); });
+    if (!fits) {
+      problem(key, fmt::format("field '{}' must be a list of strings, is {}", key, shown(value)));
+      return out;
+    }
+    for (const json& one : value) out.push_back(one.get<std::string>());
+    return out;
   }
   /// Whether the field is there and says something: neither null, false, 0 nor empty.
   bool says_something(const char* key) {
@@ -190,20 +219,80 @@ void read_dimensions(Reader& in, ir::ModelShape& s) {
   s.tied_embeddings = in.boolean("tie_word_embeddings", false);
 }
 
+void read_swiglu(Reader& in) {
+  const std::string activation = in.string("hidden_act");
+  if (!activation.empty() && activation != "silu" && activation != "swish")
+    in.problem("hidden_act", fmt::format("activation '{}' is not modeled", activation), "silu");
+}
+
+/// Layers that attend to a window of tokens, and every n-th that attends to all.
+void read_windows(Reader& in, ir::ModelShape& s) {
+  if (!in.says_something("sliding_window") || !in.boolean("use_sliding_window", true)) return;
+  s.window = in.integer("sliding_window", "window");
+  refuse(in, {{"max_window_layers", "layers that attend to all tokens from one on"}});
+  const std::vector<std::string> layers = in.strings("layer_types");
+  const auto attends_to_all = [&](std::size_t i) { return layers[i] == "full_attention"; };
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (!attends_to_all(i) && layers[i] != "sliding_attention")
+      return in.problem("layer_types", fmt::format("layers of '{}' are not modeled", layers[i]));
+    if (s.global_interval == 0 && attends_to_all(i)) s.global_interval = static_cast<int>(i) + 1;
+  }
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const bool all = s.global_interval > 0 && (i + 1) % as_size(s.global_interval) == 0;
+    if (all != attends_to_all(i))
+      return in.problem("layer_types",
+                        fmt::format("layer {} {} to all tokens, unlike every {}. of those before",
+                                    i, all ? "does not attend" : "attends", s.global_interval));
+  }
+}
+
+/// DeepSeek-V2 and V3 [DeepSeek-AI 2024, DeepSeek-V3 Technical Report, 2 and 4.2].
+void read_deepseek(Reader& in, ir::ModelShape& s) {
+  read_dimensions(in, s);
+  read_swiglu(in);
+  s.kv_heads = s.heads;
+  s.kv_rank = in.integer("kv_lora_rank", "kv_rank");
+  s.query_rank = in.count("q_lora_rank", "query_rank");
+  s.head_dim = in.integer("qk_nope_head_dim", "head_dim");
+  s.rotary_dim = in.integer("qk_rope_head_dim", "rotary_dim");
+  s.value_dim = in.integer("v_head_dim", "value_dim");
+  s.dense_ffn = s.ffn;
+  s.experts = in.integer("n_routed_experts", "experts");
+  s.top_k = in.integer("num_experts_per_tok", "top_k");
+  s.ffn = in.integer("moe_intermediate_size", "ffn");
+  const std::int64_t shared = std::int64_t{in.count("n_shared_experts", "shared_ffn")} * s.ffn;
+  s.shared_ffn = static_cast<int>(std::min<std::int64_t>(shared, std::numeric_limits<int>::max()));
+  s.dense_layers = in.count("first_k_dense_replace", "dense_layers");
+  s.mtp_layers = in.count("num_nextn_predict_layers", "mtp_layers");
+  if (in.integer("moe_layer_freq", "moe_interval", 1) != 1)
+    in.problem("moe_layer_freq", "experts in every n-th layer only are not modeled");
+}
+
+/// Llama 4: experts with a shared one in every n-th layer, and attention inside of chunks, of which
+/// a token sees half on the mean, in all layers but every fourth
+/// [huggingface/transformers, modeling_llama4.py].
+void read_llama4(Reader& in, ir::ModelShape& s) {
+  read_dimensions(in, s);
+  read_swiglu(in);
+  s.experts = in.integer("num_local_experts", "experts");
+  s.top_k = in.integer("num_experts_per_tok", "top_k");
+  s.shared_ffn = s.ffn;
+  s.dense_ffn = in.integer("intermediate_size_mlp", "dense_ffn", s.ffn);
+  s.moe_interval = in.integer("interleave_moe_layer_step", "moe_interval", 1);
+  refuse(in, {{"moe_layers", "a list of the layers with experts"},
+              {"attn_temperature_tuning_layers", "layers of their own"}});
+  if (!in.says_something("attention_chunk_size")) return;
+  s.window = std::max(1, in.integer("attention_chunk_size", "window") / 2);
+  s.global_interval = in.integer("no_rope_layer_interval", "global_interval", 4);
+}
+
 /// Llama, Mistral, Mixtral, Qwen2 and 3, gpt-oss: rotary positions, RMSNorm, SwiGLU, grouped-query
 /// attention.
 void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
   read_dimensions(in, s);
   s.biases = in.boolean("attention_bias", false) && in.boolean("mlp_bias", false);
-  const std::string activation = in.string("hidden_act");
-  if (!activation.empty() && activation != "silu" && activation != "swish")
-    in.problem("hidden_act", fmt::format("activation '{}' is not modeled", activation), "silu");
-  refuse(in, {{"q_lora_rank", "latent attention"},
-              {"kv_lora_rank", "latent attention"},
-              {"n_shared_experts", "an expert that all tokens share"},
-              {"first_k_dense_replace", "layers without experts among layers with them"},
-              {"interleave_moe_layer_step", "layers without experts among layers with them"},
-              {"num_nextn_predict_layers", "layers that predict further tokens"}});
+  read_swiglu(in);
+  read_windows(in, s);
   if (type == "mixtral" || type == "qwen3_moe" || type == "gpt_oss") read_experts(in, type, s);
 }
 
@@ -303,8 +392,7 @@ void read_bert(Reader& in, ir::ModelShape& s) {
   s.tied_embeddings = in.boolean("tie_word_embeddings", true);
 }
 
-/// Readers by model_type. Types with layers of several kinds are read like Llama, so that the
-/// fields that are not understood are named.
+/// Readers by model_type.
 using ReadShape = void (*)(Reader&, const std::string& type, ir::ModelShape&);
 template <void (*kRead)(Reader&, ir::ModelShape&)>
 void any_type(Reader& in, const std::string&, ir::ModelShape& shape) {
@@ -317,9 +405,9 @@ constexpr std::pair<const char*, ReadShape> kTypes[] = {{"llama", read_llama_lik
                                                         {"qwen3", read_llama_like},
                                                         {"qwen3_moe", read_llama_like},
                                                         {"gpt_oss", read_llama_like},
-                                                        {"deepseek_v2", read_llama_like},
-                                                        {"deepseek_v3", read_llama_like},
-                                                        {"llama4_text", read_llama_like},
+                                                        {"deepseek_v2", any_type<read_deepseek>},
+                                                        {"deepseek_v3", any_type<read_deepseek>},
+                                                        {"llama4_text", any_type<read_llama4>},
                                                         {"nemotron", any_type<read_nemotron>},
                                                         {"gpt2", any_type<read_gpt2>},
                                                         {"opt", any_type<read_opt>},
@@ -402,7 +490,11 @@ ir::ModelShape load_huggingface(const std::string& path, config::Diagnostics& di
   for (const auto& [key, offset] : keys.found())
     if (!seen.insert(key).second)
       diagnostics.add(keys.at(offset), fmt::format("duplicate field '{}'", key));
-  Reader in(*document, keys, diagnostics);
+  // A model of text and images has that of text inside.
+  constexpr const char* kText = "text_config";
+  const bool inside = document->contains(kText) && document->at(kText).is_object();
+  const Keys inner(*text, path, inside ? keys.behind(kText) : 0);
+  Reader in(inside ? document->at(kText) : *document, inner, diagnostics);
   ir::ModelShape shape;
   const std::string type = in.string("model_type");
   if (!read_type(in, type, shape) && diagnostics.problems().size() == before)

@@ -49,6 +49,20 @@ void describe_dimensions(config::Visitor& v, ir::ModelShape& s) {
   v.optional("top_k", s.top_k, "experts per token");
   v.optional("capacity_factor", s.capacity_factor, "tokens per expert relative to an even share");
   v.optional("expert_imbalance", s.expert_imbalance, "load of the busiest expert / mean load");
+  v.optional("shared_ffn", s.shared_ffn, "inner width of the expert that all tokens take");
+  v.optional("dense_layers", s.dense_layers, "so many first layers have no experts");
+  v.optional("moe_interval", s.moe_interval, "of the others every n-th has experts; 0: all");
+  v.optional("dense_ffn", s.dense_ffn,
+             "inner width of layers without experts among such with; 0: ffn");
+  v.optional("window", s.window, "tokens that a token attends to; 0: all");
+  v.optional("global_interval", s.global_interval,
+             "every n-th layer attends to all tokens nevertheless; 0: none");
+  v.optional("mtp_layers", s.mtp_layers, "layers that predict a further token each (DeepSeek-V3)");
+  v.optional("kv_rank", s.kv_rank,
+             "latent attention: numbers that keys and values are made of; 0: no latents");
+  v.optional("query_rank", s.query_rank, "the same of queries; 0: made as usual");
+  v.optional("rotary_dim", s.rotary_dim, "latent attention: of a head, beside head_dim");
+  v.optional("value_dim", s.value_dim, "latent attention: width of a head's values; 0: head_dim");
 }
 
 void check_dimensions(config::Visitor& v, ir::ModelShape& s) {
@@ -206,11 +220,24 @@ std::vector<ShapeProblem> check_shape(const ir::ModelShape& s) {
                              {"vocabulary", s.vocabulary, 1, 1 << 26},
                              {"positions", s.positions, 0, 1 << 26},
                              {"experts", s.experts, 0, 1 << 10},
-                             {"top_k", s.top_k, s.experts > 0 ? 1 : 0, s.experts}}) {
+                             {"top_k", s.top_k, s.experts > 0 ? 1 : 0, s.experts},
+                             {"shared_ffn", s.shared_ffn, 0, s.experts > 0 ? 1 << 20 : 0},
+                             {"dense_layers", s.dense_layers, 0, s.experts > 0 ? s.layers : 0},
+                             {"moe_interval", s.moe_interval, 0, s.experts > 0 ? s.layers : 0},
+                             {"dense_ffn", s.dense_ffn, 0, s.experts > 0 ? 1 << 20 : 0},
+                             {"window", s.window, 0, 1 << 30},
+                             {"global_interval", s.global_interval, 0, s.window > 0 ? s.layers : 0},
+                             {"mtp_layers", s.mtp_layers, 0, 16},
+                             {"kv_rank", s.kv_rank, 0, 1 << 17},
+                             {"query_rank", s.query_rank, 0, s.kv_rank > 0 ? 1 << 17 : 0},
+                             {"rotary_dim", s.rotary_dim, 0, s.kv_rank > 0 ? 1 << 14 : 0},
+                             {"value_dim", s.value_dim, 0, s.kv_rank > 0 ? 1 << 14 : 0}}) {
     if (bound.value < bound.low || bound.value > bound.high)
       problems.push_back({bound.field, fmt::format("must be from {} to {}, is {}", bound.low,
                                                    bound.high, bound.value)});
   }
+  if (s.kv_rank > 0 && s.kv_heads != s.heads)
+    problems.push_back({"kv_heads", "latent attention has keys and values for each head"});
   if (s.kv_heads > 0 && s.heads % s.kv_heads != 0)
     problems.push_back({"kv_heads", fmt::format("{} heads cannot share {} key-value heads evenly",
                                                 s.heads, s.kv_heads)});

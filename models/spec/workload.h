@@ -40,6 +40,8 @@ struct Block {
   Bytes memory_traffic;            ///< Read and written by the forward pass, without weights.
   int tensor_collectives = 0;      ///< All-reduces of output size in forward (as many in backward).
   bool expert_all_to_all = false;  ///< Dispatch and combine around the experts.
+  int window = 0;                  ///< Tokens that a token attends to; 0: all.
+  bool predicts = false;           ///< Predicts a further token (ModelShape::mtp_layers).
 };
 
 struct Workload {
@@ -57,6 +59,19 @@ struct Workload {
   BlockId last_layer() const;
 };
 
+/// Per token, in elements: what attention reads and writes. H each in most models.
+struct AttentionWidths {
+  double query = 0;
+  double key = 0;
+  double value = 0;
+  double output = 0;
+};
+AttentionWidths attention_widths(const ir::ModelShape& shape);
+
+/// Inner width of the feed-forward that all tokens take in a layer of this kind: of the shared
+/// expert in one with experts (0: it has none).
+int feed_forward_width(const ir::ModelShape& shape, ir::BlockKind kind);
+
 /// Parameters of a block, of a range of blocks (both inclusive), of the whole model.
 std::int64_t parameters(const Block& block);
 std::int64_t parameters(const Workload& workload, BlockId first, BlockId last);
@@ -66,7 +81,8 @@ std::int64_t parameters(const Workload& workload);
 /// three times the forward FLOPs of all blocks. Recompute counts in HFU only [Korthikanti 2022].
 Flops model_flops(const Workload& workload);
 
-/// The work of a model at a sequence length. Formulas and sources: docs/equations.md.
+/// The work of a model at a sequence length: embedding, layers, those that predict further tokens,
+/// head. Formulas and sources: docs/equations.md.
 Workload build_workload(const ir::ModelShape& shape, std::int64_t sequence_length, ir::Dtype dtype);
 
 }  // namespace orrery::models

@@ -277,7 +277,9 @@ void bind_kernels(py::module_& m) {
             return at.optimizer(parameters, bytes).value;
           },
           "Seconds of a step over so many parameters.");
-  m.def("kernel_layer", &models::kernel_layer, py::arg("shape"), py::arg("kind"),
+  m.def("kernel_layer",
+        py::overload_cast<const ir::ModelShape&, ir::BlockKind>(&models::kernel_layer),
+        py::arg("shape"), py::arg("kind"),
         "The layer that a ModelShape describes, of kind transformer or moe.");
 }
 

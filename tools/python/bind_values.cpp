@@ -49,7 +49,9 @@ void bind_plan(py::module_& m) {
 void bind_program(py::module_& m) {
   ORRERY_RECORD(m, ir::ModelShape, "The dimensions of a transformer.", name, layers, hidden, heads,
                 kv_heads, head_dim, ffn, vocabulary, positions, normalization, activation, causal,
-                biases, tied_embeddings, experts, top_k, capacity_factor, expert_imbalance);
+                biases, tied_embeddings, experts, top_k, capacity_factor, expert_imbalance,
+                shared_ffn, dense_layers, moe_interval, dense_ffn, window, global_interval,
+                mtp_layers, kv_rank, query_rank, rotary_dim, value_dim);
   ORRERY_RECORD(m, ir::Region, "A part of a tensor.", tensor, first_block, last_block, parameter,
                 begin, end);
   ORRERY_RECORD(m, ir::BufferEffect, "What an op allocates and frees.", kind, action,

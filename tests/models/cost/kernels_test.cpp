@@ -193,6 +193,35 @@ TEST(Layer, WithoutGraphsTakesWhatTheHostLaunches) {
   EXPECT_EQ(fast.layer(layer, at).forward, graph.forward);
 }
 
+TEST(Layer, ComputesWhatItsBlockMultiplies) {
+  ir::ModelShape shape = worlds::llama(3, 4096, 32, 32, 1024, 4096);
+  shape.head_dim = 64;
+  shape.kv_rank = 512;
+  shape.query_rank = 1024;
+  shape.rotary_dim = 64;
+  shape.experts = 64;
+  shape.top_k = 4;
+  shape.shared_ffn = 2048;
+  shape.dense_layers = 1;
+  shape.dense_ffn = 8192;
+  shape.mtp_layers = 1;
+  const Workload workload = build_workload(shape, 4096, Dtype::bf16);
+  for (int b = 1; b <= 4; ++b) {
+    const Block& block = workload.block({b});
+    double multiplied = 0;
+    const KernelLayer layer = kernel_layer(shape, block);
+    for (const KernelProjection& matrix : layer.projections) {
+      multiplied += matrix.rows * matrix.columns;
+    }
+    multiplied += 3.0 * layer.hidden * layer.ffn;
+    multiplied += 3.0 * layer.hidden * layer.top_k * layer.expert_ffn;
+    multiplied += static_cast<double>(layer.hidden) * layer.experts;
+    EXPECT_EQ(2 * 4096 * multiplied, (block.forward_flops - block.attention_flops).value) << b;
+    EXPECT_EQ(layer.heads * (layer.query_width + layer.value_width) * 2.0 * 4096 * 4096,
+              block.attention_flops.value);
+  }
+}
+
 TEST(Experts, AreThePartOfALayerThatTheirRecomputationRepeats) {
   ir::ModelShape shape = worlds::gpt(1, 1024, 8, 1000, 64);
   shape.experts = 16;

@@ -243,6 +243,11 @@ void random_header(Dice& dice, ProgramHeader& header) {
   model.tied_embeddings = dice.flip();
   model.capacity_factor = dice.real();
   model.expert_imbalance = dice.real();
+  for (int* field : {&model.shared_ffn, &model.dense_layers, &model.moe_interval, &model.dense_ffn,
+                     &model.window, &model.global_interval, &model.mtp_layers, &model.kv_rank,
+                     &model.query_rank, &model.rotary_dim, &model.value_dim}) {
+    *field = dice.i32();
+  }
   dice.fill(header.blocks, [&] { return dice.one_of(BlockKind::convolution); });
   header.sequence_length = dice.i64();
   header.global_batch = dice.i64();

@@ -183,14 +183,50 @@ TEST_F(ModelFiles, HuggingFaceModelsOfTodayHaveTheirPublishedSizes) {
  "num_attention_heads": 96, "num_key_value_heads": 8, "intermediate_size": 73728,
  "vocab_size": 256000, "hidden_act": "relu2"})"),
               341e9, 1e9);
+  // Released weights also count a bias of the router for each of 58 x 256 experts.
+  const std::string deepseek = R"({"model_type": "deepseek_v3", "hidden_size": 7168,
+ "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_hidden_layers": 61,
+ "num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280, "q_lora_rank": 1536,
+ "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+ "n_routed_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1, "hidden_act": "silu",
+ "first_k_dense_replace": 3, "moe_layer_freq": 1)";
+  EXPECT_EQ(size(deepseek + "}"), 671026419200 - 58 * 256);
+  EXPECT_NEAR(size(deepseek + R"(, "num_nextn_predict_layers": 1})"), 671e9 + 11.6e9, 0.1e9);
+  EXPECT_NEAR(size(R"({"model_type": "llama4", "vision_config": {"hidden_size": 1408},
+ "text_config": {"model_type": "llama4_text", "hidden_size": 5120, "intermediate_size": 8192,
+ "intermediate_size_mlp": 16384, "num_hidden_layers": 48, "num_attention_heads": 40,
+ "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 202048, "num_local_experts": 128,
+ "num_experts_per_tok": 1, "interleave_moe_layer_step": 2, "attention_chunk_size": 8192}})"),
+              400.7e9, 0.1e9);
 }
+
+TEST_F(ModelFiles, HuggingFaceWindowsAreOfEveryLayerButEveryNth) {
+  const std::string model = R"({"model_type": "gpt_oss", "hidden_size": 2880,
+ "intermediate_size": 2880, "num_hidden_layers": 4, "num_attention_heads": 64, "head_dim": 64,
+ "num_key_value_heads": 8, "vocab_size": 201088, "num_local_experts": 128,
+ "num_experts_per_tok": 4, "sliding_window": 128,
+ "layer_types": )";
+  const std::string window = "\"sliding_attention\"", all = "\"full_attention\"";
+  const ir::ModelShape shape =
+      json(model + "[" + window + "," + all + "," + window + "," + all + "]}");
+  EXPECT_EQ(texts(), Texts{});
+  EXPECT_EQ(shape.window, 128);
+  EXPECT_EQ(shape.global_interval, 2);
+  const Workload made = build_workload(shape, 1024, ir::Dtype::bf16);
+  EXPECT_EQ(made.blocks[1].window, 128);
+  EXPECT_EQ(made.blocks[2].window, 0);
+  EXPECT_EQ(made.blocks[1].attention_flops, 0.25 * made.blocks[2].attention_flops);
+  json(model + "[" + window + "," + all + "," + all + "," + all + "]}");
+  EXPECT_EQ(texts(), Texts{"5:2: layer 2 attends to all tokens, unlike every 2. of those before"});
+}
+
 TEST_F(ModelFiles, HuggingFaceFieldsThatAreNotUnderstoodAreNamed) {
-  json(R"({"model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432,
- "num_hidden_layers": 61, "num_attention_heads": 128, "vocab_size": 129280,
- "kv_lora_rank": 512, "n_shared_experts": 1, "q_lora_rank": null})");
-  EXPECT_EQ(texts(), (Texts{"3:2: field 'kv_lora_rank' is not modeled: latent attention",
-                            "3:23: field 'n_shared_experts' is not modeled: an expert that all "
-                            "tokens share"}));
+  json(R"({"model_type": "llama4", "vocab_size": 8,
+ "text_config": {"model_type": "llama4_text", "hidden_size": 5120, "intermediate_size": 8192,
+ "num_hidden_layers": 48, "num_attention_heads": 40, "vocab_size": 202048, "moe_layers": [1, 3],
+ "num_local_experts": 128, "num_experts_per_tok": 1}})");
+  EXPECT_EQ(texts(), Texts{"3:76: field 'moe_layers' is not modeled: a list of the layers with "
+                           "experts"});
   problems_ = {};
   json(R"({"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
  "moe_intermediate_size": 768, "num_hidden_layers": 48, "num_attention_heads": 32,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 
 #include "models/base/ids.h"
 #include "tests/worlds/models.h"
@@ -40,6 +41,60 @@ TEST(Workload, FlopsAreTwiceTheMultiplyAddsOfEveryMatrixProduct) {
   EXPECT_EQ(w.blocks.front().forward_flops.value, 0);
   EXPECT_EQ(model_flops(w).value,
             3 * (layer(w).forward_flops + w.blocks.back().forward_flops).value);
+}
+
+/// DeepSeek-V3 made small: S 16, three layers, of which the first is dense, and one that predicts.
+ir::ModelShape latent() {
+  ir::ModelShape shape = llama(3, 48, 4, 4, 10, 100);
+  shape.head_dim = 8;
+  shape.kv_rank = 6;
+  shape.query_rank = 5;
+  shape.rotary_dim = 4;
+  shape.value_dim = 7;
+  shape.experts = 8;
+  shape.top_k = 2;
+  shape.shared_ffn = 20;
+  shape.dense_layers = 1;
+  shape.dense_ffn = 60;
+  shape.mtp_layers = 1;
+  return shape;
+}
+
+TEST(Workload, LayersMayDiffer) {
+  const ir::ModelShape shape = latent();
+  const double tokens = 16;
+  const Workload w = build_workload(shape, 16, Dtype::bf16);
+  ASSERT_EQ(w.size(), 6);
+  for (int b = 1; b <= 4; ++b) {
+    const Block& block = w.blocks[static_cast<std::size_t>(b)];
+    EXPECT_EQ(block.kind, b == 1 ? ir::BlockKind::transformer : ir::BlockKind::moe);
+    EXPECT_EQ(block.predicts, b == 4);
+    // Every matrix multiplies each token once, an expert's as often as tokens choose it.
+    double products = 0;
+    for (const Parameter& parameter : block.parameters) {
+      if (parameter.name.find("norm") != std::string::npos) continue;
+      products += static_cast<double>(parameter.elements) * (parameter.expert ? 2.0 / 8 : 1.0);
+    }
+    const double attention = 2 * tokens * tokens * 4 * ((8 + 4) + 7);
+    EXPECT_EQ(block.attention_flops.value, attention);
+    EXPECT_EQ(block.forward_flops.value, 2 * tokens * products + attention);
+  }
+  EXPECT_EQ(w.blocks[3].parameters.size() + 4, w.blocks[4].parameters.size());
+  EXPECT_EQ(w.blocks.back().forward_flops.value, 2 * (2 * tokens * 48 * 100));
+  // Q and K of 4 x 12, V and output of 4 x 7, three of 60 or of 20 and of two experts of 10; and
+  // the sums of the softmax.
+  EXPECT_EQ(w.blocks[1].kept_split.value, 2 * tokens * (2 * 48 + 2 * 28 + 3 * 60) + 4 * tokens * 4);
+  EXPECT_EQ(w.blocks[2].kept_split.value,
+            2 * tokens * (2 * 48 + 2 * 28 + 3 * (20 + 2 * 10)) + 4 * tokens * 4);
+  EXPECT_EQ(w.blocks[2].experts_split.value, 2 * tokens * 3 * 2 * 10);
+  ir::ModelShape every_second = shape;
+  every_second.dense_layers = 0;
+  every_second.moe_interval = 2;
+  const Workload turns = build_workload(every_second, 16, Dtype::bf16);
+  EXPECT_EQ(turns.blocks[1].kind, ir::BlockKind::transformer);
+  EXPECT_EQ(turns.blocks[2].kind, ir::BlockKind::moe);
+  EXPECT_EQ(turns.blocks[3].kind, ir::BlockKind::transformer);
+  EXPECT_NE(turns.hash, w.hash);
 }
 
 TEST(Workload, CausalMaskDoesNotHalveAttention) {

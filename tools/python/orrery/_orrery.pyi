@@ -825,13 +825,27 @@ class ModelShape(Record):
     top_k: int
     capacity_factor: float
     expert_imbalance: float
+    shared_ffn: int
+    dense_layers: int
+    moe_interval: int
+    dense_ffn: int
+    window: int
+    global_interval: int
+    mtp_layers: int
+    kv_rank: int
+    query_rank: int
+    rotary_dim: int
+    value_dim: int
     def __init__(self, *, name: str = ..., layers: int = ..., hidden: int = ..., heads: int = ...,
                  kv_heads: int = ..., head_dim: int = ..., ffn: int = ..., vocabulary: int = ...,
                  positions: int = ..., normalization: Literal["layer_norm", "rms_norm"] = ...,
                  activation: Literal["gelu", "relu", "swiglu"] = ..., causal: bool = ...,
                  biases: bool = ..., tied_embeddings: bool = ..., experts: int = ...,
-                 top_k: int = ..., capacity_factor: float = ...,
-                 expert_imbalance: float = ...) -> None: ...
+                 top_k: int = ..., capacity_factor: float = ..., expert_imbalance: float = ...,
+                 shared_ffn: int = ..., dense_layers: int = ..., moe_interval: int = ...,
+                 dense_ffn: int = ..., window: int = ..., global_interval: int = ...,
+                 mtp_layers: int = ..., kv_rank: int = ..., query_rank: int = ...,
+                 rotary_dim: int = ..., value_dim: int = ...) -> None: ...
 
 class Nic(Record):
     """A network card; no members: all GPUs of the node."""
