@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <iterator>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "models/base/check.h"
@@ -52,7 +52,7 @@ class HeaderReader {
 
   Trace& trace_;
   FileProblems& problems_;
-  std::set<std::string> known_;
+  std::unordered_set<std::string> known_;
   std::size_t devices_ = 0;
   bool schema_ = false;
   bool horizon_ = false;
@@ -137,6 +137,8 @@ void HeaderReader::read_nodes(std::string_view value, std::int64_t line, int col
   if (devices_ > kMostDevices) {
     return problems_.add(line, column, fmt::format("more than {} devices", kMostDevices));
   }
+  known_.reserve(known_.size() + names->size());
+  trace_.nodes.reserve(trace_.nodes.size() + names->size());
   for (const std::string& name : *names) {
     if (!known_.insert(name).second) {
       problems_.add(line, column, fmt::format("node '{}' twice", name));
