@@ -91,6 +91,9 @@ std::vector<std::string> model_flags(const models::Workload& workload, const mod
   if (job.dtype == ir::Dtype::bf16) flags.push_back("--bf16");
   if (job.dtype == ir::Dtype::fp16) flags.push_back("--fp16");
   if (job.dtype == ir::Dtype::fp8) flags.push_back("--bf16 --fp8-format hybrid");
+  if (job.dtype == ir::Dtype::mxfp8) {
+    flags.push_back("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8");
+  }
   if (job.dtype == ir::Dtype::fp4) flags.push_back("--bf16 --fp4-format e2m1");
   return flags;
 }
@@ -262,6 +265,7 @@ std::string torchtitan_toml(const models::TrainerPlan& plan, const LoadedRun& ru
                                                                        : "full";
   text += fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n", recompute);
   if (job.dtype == ir::Dtype::fp8) text += "\n[model]\nconverters = [\"quantize.linear.float8\"]\n";
+  if (job.dtype == ir::Dtype::mxfp8) text += "\n[model]\nconverters = [\"quantize.linear.mx\"]\n";
   return text;
 }
 
@@ -288,8 +292,7 @@ std::string deepspeed_json(const models::TrainerPlan& plan, const LoadedRun& run
   if (plan.tensor_parallel.front() > 1) {
     json["tensor_parallel"]["autotp_size"] = plan.tensor_parallel.front();
   }
-  json["bf16"]["enabled"] =
-      job.dtype == ir::Dtype::bf16 || job.dtype == ir::Dtype::fp8 || job.dtype == ir::Dtype::fp4;
+  json["bf16"]["enabled"] = job.dtype == ir::Dtype::bf16 || ir::of_products(job.dtype);
   json["fp16"]["enabled"] = job.dtype == ir::Dtype::fp16;
   return json.dump(2) + "\n";
 }

@@ -273,7 +273,7 @@ std::vector<std::string> substitute_notes(const models::Cluster& cluster, ir::Dt
     const std::optional<ir::Dtype> used = models::supported_dtype(gpu, dtype);
     if (!used || *used == dtype) continue;
     notes.push_back(
-        dtype == ir::Dtype::fp8 || dtype == ir::Dtype::fp4
+        ir::of_products(dtype)
             ? fmt::format("{} has no {}: its layers are computed in {}; what is stored and sent "
                           "is bf16 everywhere, as in Transformer Engine",
                           gpu.name, ir::name_of(dtype), ir::name_of(*used))

@@ -15,6 +15,8 @@ using ir::Dtype;
 std::span<const Dtype> alternatives(Dtype dtype) {
   static constexpr std::array kFp4 = {Dtype::fp4, Dtype::fp8, Dtype::bf16, Dtype::fp16,
                                       Dtype::fp32};
+  static constexpr std::array kMxfp8 = {Dtype::mxfp8, Dtype::fp8, Dtype::bf16, Dtype::fp16,
+                                        Dtype::fp32};
   static constexpr std::array kFp8 = {Dtype::fp8, Dtype::bf16, Dtype::fp16, Dtype::fp32};
   static constexpr std::array kBf16 = {Dtype::bf16, Dtype::fp16, Dtype::fp32};
   static constexpr std::array kFp16 = {Dtype::fp16, Dtype::bf16, Dtype::fp32};
@@ -24,6 +26,8 @@ std::span<const Dtype> alternatives(Dtype dtype) {
   switch (dtype) {
     case Dtype::fp4:
       return kFp4;
+    case Dtype::mxfp8:
+      return kMxfp8;
     case Dtype::fp8:
       return kFp8;
     case Dtype::bf16:

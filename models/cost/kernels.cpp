@@ -29,12 +29,14 @@ bool is_half(Dtype dtype) { return dtype == Dtype::bf16 || dtype == Dtype::fp16;
 /// Bytes of an operand's element with the scales of its block.
 double operand_bytes(Dtype dtype) {
   if (dtype == Dtype::fp8) return 1.0;
+  if (dtype == Dtype::mxfp8) return 1 + 1.0 / 32;
   return dtype == Dtype::fp4 ? 0.56 : 2.0;
 }
 
 /// Bytes that casting an element moves: read in 16 bits, written row- and column-wise.
 double cast_bytes(Dtype dtype) {
   if (dtype == Dtype::fp8) return 4.0;
+  if (dtype == Dtype::mxfp8) return 2 + 2 * operand_bytes(dtype);
   return dtype == Dtype::fp4 ? 3.2 : 0.0;
 }
 
@@ -156,10 +158,13 @@ Kernels::Kernels(ir::KernelModel model, BytesPerSecond memory_bandwidth)
     : model_(std::move(model)), bandwidth_(memory_bandwidth) {}
 
 const ir::KernelModel::Product* Kernels::find(Dtype dtype) const {
+  const ir::KernelModel::Product* alike = nullptr;
   for (const ir::KernelModel::Product& product : model_.products) {
-    if (product.dtype == dtype || (is_half(product.dtype) && is_half(dtype))) return &product;
+    if (product.dtype == dtype) return &product;
+    const bool halves = is_half(product.dtype) && is_half(dtype);
+    if (halves || (product.dtype == Dtype::fp8 && dtype == Dtype::mxfp8)) alike = &product;
   }
-  return nullptr;
+  return alike;
 }
 
 const ir::KernelModel::Product& Kernels::rate_of(Dtype dtype) const {

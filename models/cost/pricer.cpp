@@ -308,8 +308,7 @@ Seconds Pricer::State::roofline(const BlockQuery& query) const {
   note(fmt::format("roofline: {} {} {} {}, efficiency {}, memory {:g}", type.name,
                    name_of(block.kind), name_of(query.pass), dtype_note(type), origin,
                    type.memory_efficiency));
-  const bool low = workload.dtype == Dtype::fp8 || workload.dtype == Dtype::fp4;
-  Flops wide = low ? work : Flops{};
+  Flops wide = ir::of_products(workload.dtype) ? work : Flops{};
   if (block.kind == ir::BlockKind::transformer || block.kind == ir::BlockKind::moe) {
     wide = std::min(wide, passes * query.samples / ranks * block.attention_flops);
   }

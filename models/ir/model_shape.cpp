@@ -14,6 +14,7 @@ Bytes size_of(Dtype dtype) {
     case Dtype::fp16:
     case Dtype::bf16:
     case Dtype::fp8:
+    case Dtype::mxfp8:
     case Dtype::fp4:
       return 2_B;
   }

@@ -9,9 +9,16 @@
 
 namespace orrery::ir {
 
-enum class Dtype { fp32, tf32, fp16, bf16, fp8, fp64, fp4 };
+/// fp8 has a scale for each tensor, mxfp8 one for each 32 elements and fp4 (NVFP4) one for each 16
+/// [Open Compute Project 2023, Microscaling Formats 1.0].
+enum class Dtype { fp32, tf32, fp16, bf16, fp8, fp64, fp4, mxfp8 };
 
-/// Bytes of an element as stored and sent: tf32 takes four, fp8 and fp4 (in products only) two.
+/// Of products alone: tensors are stored and sent in 16 bits, to which products are cast.
+constexpr bool of_products(Dtype dtype) {
+  return dtype == Dtype::fp8 || dtype == Dtype::mxfp8 || dtype == Dtype::fp4;
+}
+
+/// Bytes of an element as stored and sent: tf32 takes four, those of products two.
 Bytes size_of(Dtype dtype);
 
 enum class BlockKind {

@@ -7,7 +7,7 @@ namespace orrery::ir {
 EnumNames<Dtype> enum_names(Dtype) {
   using enum Dtype;
   return {{fp32, "fp32"}, {tf32, "tf32"}, {fp16, "fp16"}, {bf16, "bf16"},
-          {fp8, "fp8"},   {fp64, "fp64"}, {fp4, "fp4"}};
+          {fp8, "fp8"},   {fp64, "fp64"}, {fp4, "fp4"},   {mxfp8, "mxfp8"}};
 }
 
 EnumNames<BlockKind> enum_names(BlockKind) {

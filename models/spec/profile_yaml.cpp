@@ -285,18 +285,17 @@ void describe(config::Visitor& v, ModelLayers& model) {
 
 void describe(config::Visitor& v, KernelModel::Product& product) {
   v.title("Product rate");
-  v.required("dtype", product.dtype, "of the operands: bf16, fp16, fp8 or fp4");
+  v.required("dtype", product.dtype, "of the operands: bf16, fp16, fp8, mxfp8 or fp4");
   v.required("best", product.best, "best measured matrix product");
   v.optional("share", product.share, "of it that a model's products reach");
   v.positive("best", product.best);
   v.positive("share", product.share);
   v.between("share", product.share, 0.0, kMostShare);
-  using enum Dtype;
-  const bool known = product.dtype == bf16 || product.dtype == fp16 || product.dtype == fp8 ||
-                     product.dtype == fp4;
+  const bool known = product.dtype == Dtype::bf16 || product.dtype == Dtype::fp16 ||
+                     ir::of_products(product.dtype);
   if (v.reading() && v.given("dtype") && !known) {
     v.problem("dtype", fmt::format("kernels have no products in {}", name_of(product.dtype)),
-              "bf16, fp16, fp8 or fp4");
+              "bf16, fp16, fp8, mxfp8 or fp4");
   }
 }
 

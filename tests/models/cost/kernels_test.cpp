@@ -87,6 +87,18 @@ TEST(Linear, FP8PaysForItsCasts) {
       std::max(2.0 * (2048 * 4096 + 4096 * 1024 + 2048 * 1024), 8.0 * 2048 * 1024) / 1e12);
 }
 
+TEST(Linear, BlocksOfMXFP8HaveScales) {
+  // The rate is that of FP8; a byte for 32 elements comes to operands and to what casts write.
+  EXPECT_EQ(computing().product(2560, 1280, 8192, Dtype::mxfp8),
+            computing().product(2560, 1280, 8192, Dtype::fp8));
+  KernelDegrees at{.sequence = 4096, .products = Dtype::fp8};
+  const KernelTimes fp8 = moving().linear(4096, 2048, 1024, at);
+  at.products = Dtype::mxfp8;
+  const KernelTimes mxfp8 = moving().linear(4096, 2048, 1024, at);
+  const double scales = (3 * 4096.0 * 1024 + 1024.0 * 2048) / 32;
+  EXPECT_NEAR(mxfp8.forward.value - fp8.forward.value, scales / 1e12, 1e-15);
+}
+
 TEST(Attention, IsTheFlopsUnderItsMask) {
   KernelLayer layer{.hidden = 1024,
                     .heads = 8,

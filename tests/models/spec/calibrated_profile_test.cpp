@@ -170,7 +170,7 @@ TEST(CalibratedProfile, KernelsWithoutSenseAreRefused) {
   EXPECT_EQ(kernels("{dtype: fp8, best: 1 TFLOPS}"),
             "p.yaml:3:50: none in 16 bits (attention and the head compute in bf16)");
   EXPECT_EQ(kernels(bf16 + ", {dtype: tf32, best: 1 TFLOPS}"),
-            "p.yaml:3:90: kernels have no products in tf32 (bf16, fp16, fp8 or fp4)");
+            "p.yaml:3:90: kernels have no products in tf32 (bf16, fp16, fp8, mxfp8 or fp4)");
   EXPECT_EQ(kernels(bf16 + ", " + bf16), "p.yaml:3:50: entries 0 and 1 are both about bf16");
   EXPECT_NE(kernels(bf16, ", memory: 0"), "");
   EXPECT_NE(kernels(bf16, ", attention: 3"), "");

@@ -72,7 +72,7 @@ class BlockTime(Record):
     tensor_parallel: int
     micro_batch_size: int
     sequence_length: int
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"]
     time: float
     provenance: Provenance
     def __init__(self, *, gpu: str = ..., block: Literal["embedding", "transformer", "moe", "head",
@@ -80,7 +80,7 @@ class BlockTime(Record):
                  "backward_input", "backward_weight", "optimizer"] = ...,
                  tensor_parallel: int = ..., micro_batch_size: int = ...,
                  sequence_length: int = ..., dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8",
-                 "fp64", "fp4"] = ..., time: float = ...,
+                 "fp64", "fp4", "mxfp8"] = ..., time: float = ...,
                  provenance: Provenance = ...) -> None: ...
 
 class Breakdown(Record):
@@ -277,11 +277,11 @@ class EfficiencyCurve(Record):
     """Achieved share of peak over FLOPs per op."""
 
     gpu: str
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"]
     points: list[EfficiencyPoint]
     provenance: Provenance
     def __init__(self, *, gpu: str = ..., dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8",
-                 "fp64", "fp4"] = ..., points: list[EfficiencyPoint] = ...,
+                 "fp64", "fp4", "mxfp8"] = ..., points: list[EfficiencyPoint] = ...,
                  provenance: Provenance = ...) -> None: ...
 
 class EfficiencyPoint(Record):
@@ -380,7 +380,7 @@ class GpuType(Record):
 
     name: str
     vendor: str
-    peak: dict[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"], float]
+    peak: dict[Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"], float]
     memory: float
     memory_bandwidth: float
     efficiency: float
@@ -391,7 +391,7 @@ class GpuType(Record):
     power: float | None
     source: str
     def __init__(self, *, name: str = ..., vendor: str = ..., peak: dict[Literal["fp32", "tf32",
-                 "fp16", "bf16", "fp8", "fp64", "fp4"], float] = ..., memory: float = ...,
+                 "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"], float] = ..., memory: float = ...,
                  memory_bandwidth: float = ..., efficiency: float = ...,
                  memory_efficiency: float = ..., launch: float = ..., price: float | None = ...,
                  spot_price: float | None = ..., power: float | None = ...,
@@ -523,7 +523,7 @@ class Job(Record):
     global_batch: int
     sequence_length: int
     lengths: LengthDistribution | None
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"]
     state_bytes: StateBytes
     optimizer: Literal["adam", "sgd"]
     gradient_synchronizations: int
@@ -532,7 +532,7 @@ class Job(Record):
     allowed: Allowed
     def __init__(self, *, global_batch: int = ..., sequence_length: int = ...,
                  lengths: LengthDistribution | None = ..., dtype: Literal["fp32", "tf32", "fp16",
-                 "bf16", "fp8", "fp64", "fp4"] = ..., state_bytes: StateBytes = ...,
+                 "bf16", "fp8", "fp64", "fp4", "mxfp8"] = ..., state_bytes: StateBytes = ...,
                  optimizer: Literal["adam", "sgd"] = ..., gradient_synchronizations: int = ...,
                  cuda_graphs: bool = ..., hidden_collectives: list[Literal["tensor_parallel",
                  "sequence_parallel", "expert_parallel", "pipeline", "data_parallel", "zero",
@@ -567,7 +567,7 @@ class KernelDegrees(Record):
     tensor_parallel: int
     context_parallel: int
     expert_parallel: int
-    products: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
+    products: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"]
     causal: bool
     sequence_parallel: bool
     accumulates: bool
@@ -575,7 +575,7 @@ class KernelDegrees(Record):
     launch: float
     def __init__(self, *, sequence: int = ..., samples: int = ..., tensor_parallel: int = ...,
                  context_parallel: int = ..., expert_parallel: int = ..., products: Literal["fp32",
-                 "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"] = ..., causal: bool = ...,
+                 "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"] = ..., causal: bool = ...,
                  sequence_parallel: bool = ..., accumulates: bool = ..., fused: bool = ...,
                  launch: float = ...) -> None: ...
 
@@ -916,12 +916,12 @@ class OptimizerTime(Record):
     """fixed + parameters x per_parameter."""
 
     gpu: str
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"]
     fixed: float
     per_parameter: float
     provenance: Provenance
     def __init__(self, *, gpu: str = ..., dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8",
-                 "fp64", "fp4"] = ..., fixed: float = ..., per_parameter: float = ...,
+                 "fp64", "fp4", "mxfp8"] = ..., fixed: float = ..., per_parameter: float = ...,
                  provenance: Provenance = ...) -> None: ...
 
 class OptionInfo(Record):
@@ -1067,11 +1067,11 @@ class Prediction(Record):
 class ProductRate(Record):
     """Matrix products in one number format."""
 
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"]
     best: float
     share: float
-    def __init__(self, *, dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64",
-                 "fp4"] = ..., best: float = ..., share: float = ...) -> None: ...
+    def __init__(self, *, dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4",
+                 "mxfp8"] = ..., best: float = ..., share: float = ...) -> None: ...
 
 class Profile(Record):
     """Measured or published numbers about GPUs and links."""
@@ -1142,7 +1142,7 @@ class ProgramHeader(Record):
     blocks: list[Literal["embedding", "transformer", "moe", "head", "convolution"]]
     sequence_length: int
     global_batch: int
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"]
     optimizer: Literal["adam", "sgd"]
     seed: int
     schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v", "dual_pipe"]
@@ -1155,8 +1155,8 @@ class ProgramHeader(Record):
     def __init__(self, *, schema: int = ..., model: ModelShape = ...,
                  blocks: list[Literal["embedding", "transformer", "moe", "head",
                  "convolution"]] = ..., sequence_length: int = ..., global_batch: int = ...,
-                 dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"] = ...,
-                 optimizer: Literal["adam", "sgd"] = ..., seed: int = ...,
+                 dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4",
+                 "mxfp8"] = ..., optimizer: Literal["adam", "sgd"] = ..., seed: int = ...,
                  schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble", "zb_v",
                  "dual_pipe"] = ..., optimizer_start: Literal["together", "staggered"] = ...,
                  optimizer_offload: float = ..., collapsed: bool = ..., plan_hash: str = ...,
@@ -1666,12 +1666,12 @@ class Workload(Record):
     name: str
     shape: ModelShape
     sequence_length: int
-    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"]
+    dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"]
     blocks: list[Block]
     hash: str
     def __init__(self, *, name: str = ..., shape: ModelShape = ..., sequence_length: int = ...,
-                 dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4"] = ...,
-                 blocks: list[Block] = ..., hash: str = ...) -> None: ...
+                 dtype: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4",
+                 "mxfp8"] = ..., blocks: list[Block] = ..., hash: str = ...) -> None: ...
 
 class Zero(Record):
     """Sharding of model states over data-parallel replicas."""
