@@ -507,7 +507,8 @@ std::string hexiscale_script(const LoadedRun& run, const std::string& path) {
   const models::Cluster& cluster = run.cluster;
   const ir::ModelShape& shape = run.workload.shape;
   const bool llama = shape.activation == ir::Activation::swiglu && shape.experts == 0 &&
-                     shape.normalization == ir::Normalization::rms_norm && shape.positions == 0;
+                     shape.normalization == ir::Normalization::rms_norm && shape.positions == 0 &&
+                     shape.kv_rank == 0 && shape.window == 0 && shape.mtp_layers == 0;
   const auto model = std::find_if(
       std::begin(kHexiscaleModels), std::end(kHexiscaleModels), [&](const HexiscaleModel& known) {
         return llama && shape.hidden == known.hidden && shape.heads == known.heads;

@@ -30,8 +30,9 @@ struct Exported {
   bool has(const std::string& line) const { return text.find(line + "\n") != std::string::npos; }
 };
 
-/// `hidden`: a list in YAML.
-Exported exported(const std::string& plan, ExportTarget to, const std::string& hidden = "") {
+/// `hidden`: a list in YAML; `model`: a file in place of gpt3_125m.
+Exported exported(const std::string& plan, ExportTarget to, const std::string& hidden = "",
+                  const std::string& model = "") {
   const support::TempFolder folder;
   write_text_file(folder / "four.yaml", kFour);
   write_text_file(folder / "plan.yaml", "schema: orrery/plan/1\n" + plan);
@@ -39,7 +40,8 @@ Exported exported(const std::string& plan, ExportTarget to, const std::string& h
   settings.plan = folder / "plan.yaml";
   settings.to = to;
   settings.job.cluster = folder / "four.yaml";
-  settings.job.model = "gpt3_125m";
+  settings.job.model = model.empty() ? "gpt3_125m" : folder / "model.yaml";
+  if (!model.empty()) write_text_file(folder / "model.yaml", model);
   settings.job.set_default("sequence_length", 512);
   write_text_file(folder / "job.yaml",
                   "schema: orrery/job/1\nglobal_batch: 16\n"
@@ -141,6 +143,31 @@ TEST(Export, MegatronGetsItsFlagsAndRefusesZero3) {
   EXPECT_TRUE(
       exported(along, ExportTarget::megatron, "tensor_parallel").has("  --tp-comm-overlap"));
   EXPECT_NE(exported(replicas(", zero: {stage: 3}"), ExportTarget::megatron).refused.find("ZeRO-3"),
+            std::string::npos);
+}
+
+TEST(Export, MegatronGetsLayersThatDiffer) {
+  const std::string model =
+      "schema: orrery/model/1\nname: latent\nsource: here\nlayers: 12\nhidden: 256\nheads: 8\n"
+      "head_dim: 32\nkv_rank: 64\nquery_rank: 96\nrotary_dim: 16\nvalue_dim: 48\nffn: 128\n"
+      "vocabulary: 1024\nexperts: 8\ntop_k: 2\nshared_ffn: 160\ndense_layers: 3\n"
+      "dense_ffn: 512\n";
+  const Exported file = exported(uneven_pipelines(), ExportTarget::megatron, "", model);
+  ASSERT_EQ(file.refused, "");
+  EXPECT_TRUE(
+      file.has("  --multi-latent-attention --kv-lora-rank 64 --qk-head-dim 32 "
+               "--qk-pos-emb-head-dim 16 --v-head-dim 48"))
+      << file.text;
+  EXPECT_TRUE(file.has("  --q-lora-rank 96"));
+  EXPECT_TRUE(file.has("  --ffn-hidden-size 512"));
+  EXPECT_TRUE(file.has("  --moe-ffn-hidden-size 128"));
+  EXPECT_TRUE(file.has("  --moe-shared-expert-intermediate-size 160"));
+  EXPECT_TRUE(file.has("  --moe-layer-freq '([0]*3+[1]*9)'"));
+  const auto refused = [&](ExportTarget to, const std::string& more) {
+    return exported(uneven_pipelines(), to, "", model + more).refused;
+  };
+  EXPECT_NE(refused(ExportTarget::torchtitan, "").find("latent attention"), std::string::npos);
+  EXPECT_NE(refused(ExportTarget::megatron, "window: 128\n").find("a window of tokens"),
             std::string::npos);
 }
 

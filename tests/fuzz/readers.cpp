@@ -22,6 +22,7 @@
 #include "models/config/diagnostics.h"
 #include "models/ir/wire.h"
 #include "models/spec/library.h"
+#include "models/spec/model_file.h"
 #include "tests/fuzz/targets.h"
 #include "tools/cli/command_line.h"
 #include "tools/commands/catalog.h"
@@ -90,6 +91,9 @@ void document(Input input) {
     job.global_batch = 1;
     job.sequence_length = 128;
     models::load_workload(path, job, library(), {path, 0, 0}, d);
+  } else if (chosen.reader == "huggingface") {
+    const ir::ModelShape shape = models::load_huggingface(path, d);
+    if (d.problems().empty()) models::build_workload(shape, 128, ir::Dtype::bf16);
   } else if (chosen.reader == "job") {
     models::load_job(path, d);
   } else if (chosen.reader == "plan") {

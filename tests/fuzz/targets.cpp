@@ -14,7 +14,8 @@ std::span<const Target> targets() {
   static constexpr std::array<Target, 14> all = {
       Target{"validate", "YAML of every kind, traces, programs and logs, as orrery validate",
              validate},
-      Target{"document", "cluster, model, job, plan, profile; the first line names one", document},
+      Target{"document",
+             "cluster, model, huggingface, job, plan, profile; the first line names one", document},
       Target{"program", "Program as protobuf", program},
       Target{"run_log", "RunLog as protobuf", run_log},
       Target{"trace", "traces", trace},
