@@ -12,6 +12,7 @@
 #include "models/ir/model_shape.h"
 #include "models/ir/profile.h"
 #include "models/spec/job.h"
+#include "models/spec/workload.h"
 
 namespace orrery::models {
 

@@ -9,6 +9,7 @@
 #include "models/cost/mfu.h"
 #include "models/cost/pricer.h"
 #include "models/ir/breakdown.h"
+#include "models/ir/names.h"
 #include "models/ir/op_traits.h"
 #include "models/ir/wire.h"
 #include "models/lower/lower.h"

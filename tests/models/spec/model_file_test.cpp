@@ -183,14 +183,14 @@ TEST_F(ModelFiles, HuggingFaceModelsOfTodayHaveTheirPublishedSizes) {
  "num_attention_heads": 96, "num_key_value_heads": 8, "intermediate_size": 73728,
  "vocab_size": 256000, "hidden_act": "relu2"})"),
               341e9, 1e9);
-  // Released weights also count a bias of the router for each of 58 x 256 experts.
+  // Released weights also count 14,848 biases of the router, one for each of 58 x 256 experts.
   const std::string deepseek = R"({"model_type": "deepseek_v3", "hidden_size": 7168,
  "intermediate_size": 18432, "moe_intermediate_size": 2048, "num_hidden_layers": 61,
  "num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280, "q_lora_rank": 1536,
  "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
  "n_routed_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1, "hidden_act": "silu",
  "first_k_dense_replace": 3, "moe_layer_freq": 1)";
-  EXPECT_EQ(size(deepseek + "}"), 671026419200 - 58 * 256);
+  EXPECT_EQ(size(deepseek + "}"), 671026419200 - 14848);
   EXPECT_NEAR(size(deepseek + R"(, "num_nextn_predict_layers": 1})"), 671e9 + 11.6e9, 0.1e9);
   EXPECT_NEAR(size(R"({"model_type": "llama4", "vision_config": {"hidden_size": 1408},
  "text_config": {"model_type": "llama4_text", "hidden_size": 5120, "intermediate_size": 8192,
