@@ -279,8 +279,7 @@ void read_llama4(Reader& in, ir::ModelShape& s) {
   s.shared_ffn = s.ffn;
   s.dense_ffn = in.integer("intermediate_size_mlp", "dense_ffn", s.ffn);
   s.moe_interval = in.integer("interleave_moe_layer_step", "moe_interval", 1);
-  refuse(in, {{"moe_layers", "a list of the layers with experts"},
-              {"attn_temperature_tuning_layers", "layers of their own"}});
+  refuse(in, {{"moe_layers", "a list of the layers with experts"}});
   if (!in.says_something("attention_chunk_size")) return;
   s.window = std::max(1, in.integer("attention_chunk_size", "window") / 2);
   s.global_interval = in.integer("no_rope_layer_interval", "global_interval", 4);
@@ -293,6 +292,8 @@ void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
   s.biases = in.boolean("attention_bias", false) && in.boolean("mlp_bias", false);
   read_swiglu(in);
   read_windows(in, s);
+  const bool in_turns = type == "gpt_oss" && s.window > 0;
+  if (in_turns && !in.says_something("layer_types")) s.global_interval = 2;
   if (type == "mixtral" || type == "qwen3_moe" || type == "gpt_oss") read_experts(in, type, s);
 }
 
