@@ -26,6 +26,7 @@ struct Bound {
   int value;
   int low;
   int high;
+  const char* needs = nullptr;  ///< The field without which it says nothing, if that is absent.
 };
 
 bool is_convolutional(const ModelFile& file) { return !file.blocks.empty(); }
@@ -211,27 +212,34 @@ void describe(config::Visitor& v, ModelFile& file) {
 
 std::vector<ShapeProblem> check_shape(const ir::ModelShape& s) {
   std::vector<ShapeProblem> problems;
-  for (const Bound& bound : {Bound{"layers", s.layers, 1, 4000},
-                             {"hidden", s.hidden, 1, 1 << 17},
-                             {"heads", s.heads, 1, 1 << 12},
-                             {"kv_heads", s.kv_heads, 1, 1 << 12},
-                             {"head_dim", s.head_dim, 1, 1 << 14},
-                             {"ffn", s.ffn, 1, 1 << 20},
-                             {"vocabulary", s.vocabulary, 1, 1 << 26},
-                             {"positions", s.positions, 0, 1 << 26},
-                             {"experts", s.experts, 0, 1 << 10},
-                             {"top_k", s.top_k, s.experts > 0 ? 1 : 0, s.experts},
-                             {"shared_ffn", s.shared_ffn, 0, s.experts > 0 ? 1 << 20 : 0},
-                             {"dense_layers", s.dense_layers, 0, s.experts > 0 ? s.layers : 0},
-                             {"moe_interval", s.moe_interval, 0, s.experts > 0 ? s.layers : 0},
-                             {"dense_ffn", s.dense_ffn, 0, s.experts > 0 ? 1 << 20 : 0},
-                             {"window", s.window, 0, 1 << 30},
-                             {"global_interval", s.global_interval, 0, s.window > 0 ? s.layers : 0},
-                             {"mtp_layers", s.mtp_layers, 0, 16},
-                             {"kv_rank", s.kv_rank, 0, 1 << 17},
-                             {"query_rank", s.query_rank, 0, s.kv_rank > 0 ? 1 << 17 : 0},
-                             {"rotary_dim", s.rotary_dim, 0, s.kv_rank > 0 ? 1 << 14 : 0},
-                             {"value_dim", s.value_dim, 0, s.kv_rank > 0 ? 1 << 14 : 0}}) {
+  const char* experts = s.experts > 0 ? nullptr : "experts";
+  const char* latents = s.kv_rank > 0 ? nullptr : "kv_rank";
+  for (const Bound& bound :
+       {Bound{"layers", s.layers, 1, 4000},
+        {"hidden", s.hidden, 1, 1 << 17},
+        {"heads", s.heads, 1, 1 << 12},
+        {"kv_heads", s.kv_heads, 1, 1 << 12},
+        {"head_dim", s.head_dim, 1, 1 << 14},
+        {"ffn", s.ffn, 1, 1 << 20},
+        {"vocabulary", s.vocabulary, 1, 1 << 26},
+        {"positions", s.positions, 0, 1 << 26},
+        {"experts", s.experts, 0, 1 << 10},
+        {"top_k", s.top_k, s.experts > 0 ? 1 : 0, s.experts},
+        {"shared_ffn", s.shared_ffn, 0, 1 << 20, experts},
+        {"dense_layers", s.dense_layers, 0, s.layers, experts},
+        {"moe_interval", s.moe_interval, 0, s.layers, experts},
+        {"dense_ffn", s.dense_ffn, 0, 1 << 20, experts},
+        {"window", s.window, 0, 1 << 30},
+        {"global_interval", s.global_interval, 0, s.layers, s.window > 0 ? nullptr : "window"},
+        {"mtp_layers", s.mtp_layers, 0, 16},
+        {"kv_rank", s.kv_rank, 0, 1 << 17},
+        {"query_rank", s.query_rank, 0, 1 << 17, latents},
+        {"rotary_dim", s.rotary_dim, 0, 1 << 14, latents},
+        {"value_dim", s.value_dim, 0, 1 << 14, latents}}) {
+    if (bound.needs != nullptr && bound.value != 0) {
+      problems.push_back({bound.field, fmt::format("says nothing without {}", bound.needs)});
+      continue;
+    }
     if (bound.value < bound.low || bound.value > bound.high)
       problems.push_back({bound.field, fmt::format("must be from {} to {}, is {}", bound.low,
                                                    bound.high, bound.value)});

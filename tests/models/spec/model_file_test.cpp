@@ -97,6 +97,13 @@ TEST_F(ModelFiles, ImpossibleDimensionsAreProblemsAtTheirKeys) {
                             "11:19: must be from 1 to 1000"}));
 }
 
+TEST_F(ModelFiles, DimensionsThatSayNothingByThemselvesAreNamed) {
+  yaml(std::string(kTiny) + "dense_layers: 1\nglobal_interval: 2\nvalue_dim: 16\n");
+  EXPECT_EQ(texts(),
+            (Texts{"9:15: says nothing without experts", "10:18: says nothing without window",
+                   "11:12: says nothing without kv_rank"}));
+}
+
 TEST_F(ModelFiles, MissingDimensionsAndUnevenHeadsAreNamed) {
   yaml("schema: orrery/model/1\nname: x\nsource: y\nlayers: 2\nhidden: 64\nheads: 4\nffn: 96\n");
   ASSERT_EQ(texts().size(), 1u);
