@@ -137,8 +137,6 @@ void HeaderReader::read_nodes(std::string_view value, std::int64_t line, int col
   if (devices_ > kMostDevices) {
     return problems_.add(line, column, fmt::format("more than {} devices", kMostDevices));
   }
-  known_.reserve(known_.size() + names->size());
-  trace_.nodes.reserve(trace_.nodes.size() + names->size());
   for (const std::string& name : *names) {
     if (!known_.insert(name).second) {
       problems_.add(line, column, fmt::format("node '{}' twice", name));

@@ -41,7 +41,7 @@ struct Sizes {
 /// What layers of one model differ in.
 struct Layer {
   bool moe = false;
-  double shared = 0;      ///< Inner width of the feed-forward that all tokens take.
+  int shared = 0;         ///< Inner width of the feed-forward that all tokens take.
   double routed = 0;      ///< Rows that experts compute per token: top_k x capacity.
   double ffn = 0;         ///< Inner width of one expert.
   int window = 0;         ///< Tokens that a token attends to; 0: all.
@@ -172,8 +172,7 @@ void add_feed_forwards(const ModelShape& s, const Layer& layer, std::vector<Para
     out.push_back({.name = "router", .elements = std::int64_t{s.hidden} * s.experts});
     add_feed_forward(s, "experts.", s.ffn, s.experts, out);
   }
-  const int shared = feed_forward_width(s, layer.moe ? BlockKind::moe : BlockKind::transformer);
-  if (shared > 0) add_feed_forward(s, layer.moe ? "shared." : "mlp.", shared, 0, out);
+  if (layer.shared > 0) add_feed_forward(s, layer.moe ? "shared." : "mlp.", layer.shared, 0, out);
 }
 
 /// Norms of the hidden state and of the next token's embedding, and the matrix that makes one of

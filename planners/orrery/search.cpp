@@ -68,8 +68,9 @@ constexpr std::int64_t kForNear = 3;
 constexpr double kNextTries = 0.4;
 /// Devices beyond which planners of the catalog are not asked for seeds.
 constexpr std::size_t kMostForQuick = 96;
-/// Gathers that run beside sends of the first passes leave no two pipelines alike, so that all of
-/// them are simulated.
+/// Devices beyond which gathers are not moved in front: where uplinks are oversubscribed, those
+/// that run beside sends of the first passes leave no two pipelines alike, so that all are
+/// simulated.
 constexpr std::size_t kMostForGathers = 960;
 
 /// Dollars or joules.
