@@ -18,6 +18,11 @@ def usual_layer(shape):
     return orrery.kernel_layer(shape, "moe" if shape.experts else "transformer")
 
 
+def layers_of(shape):
+    """With experts, and without."""
+    return tuple(orrery.kernel_layer(shape, kind) for kind in ("moe", "transformer"))
+
+
 def matrices(*projections):
     return [orrery.KernelProjection(rows=rows, columns=columns, split=split)
             for rows, columns, split in projections]
@@ -27,19 +32,12 @@ def deepseek_v3():
     """[DeepSeek-AI 2024, DeepSeek-V3 Technical Report, 4.2]. The shape that messages and parameters
     are counted from stands for latent attention and the shared expert by grouped queries with as
     many parameters."""
-    hidden, heads = 7168, 128
-    layer = orrery.KernelLayer(
-        hidden=hidden, heads=heads,
-        projections=matrices((hidden, 1536 + 512 + 64, "none"),
-                             (1536, heads * (128 + 64), "columns"),
-                             (512, heads * (128 + 128), "columns"), (heads * 128, hidden, "rows")),
-        query_width=192, value_width=128, kv_heads=heads, ffn=2048, gated=True, experts=256,
-        top_k=8, expert_ffn=2048)
+    real = orrery.load_shape("deepseek_v3")
     shape = orrery.load_shape("qwen3_235b_a22b").replace(
-        name="deepseek_v3", layers=61, hidden=hidden, heads=heads, kv_heads=1, head_dim=125,
-        ffn=2048, vocabulary=129280, experts=256, top_k=8)
-    dense = layer.replace(experts=0, top_k=0, expert_ffn=0, ffn=18432)
-    return Model(shape, (layer, dense), (1,) * 3 + (0,) * 58)
+        name=real.name, layers=real.layers, hidden=real.hidden, heads=real.heads, kv_heads=1,
+        head_dim=125, ffn=real.ffn, vocabulary=real.vocabulary, experts=real.experts,
+        top_k=real.top_k)
+    return Model(shape, layers_of(real), (1,) * 3 + (0,) * 58)
 
 
 def kimi_k2():
@@ -60,12 +58,12 @@ def llama4_maverick():
     """meta-llama/Llama-4-Maverick-17B-128E, config.json: every other layer has 128 experts, of
     which a token takes one, and a shared one. The shape that messages and parameters are counted
     from has experts of half the width in every layer."""
+    real = orrery.load_shape("llama4_maverick")
     shape = orrery.load_shape("llama3_8b").replace(
-        name="llama4_maverick", layers=48, hidden=5120, heads=40, kv_heads=8, head_dim=128,
-        ffn=4096, vocabulary=202048, experts=128, top_k=1)
-    plain = usual_layer(shape)
-    moe = plain.replace(ffn=8192, expert_ffn=8192)
-    dense = plain.replace(ffn=16384, experts=0, top_k=0, expert_ffn=0)
+        name=real.name, layers=real.layers, hidden=real.hidden, heads=real.heads,
+        kv_heads=real.kv_heads, head_dim=real.head_dim, ffn=4096, vocabulary=real.vocabulary,
+        experts=real.experts, top_k=real.top_k)
+    moe, dense = layers_of(real)
     return Model(shape, (dense, moe), (0, 1) * 24)
 
 
