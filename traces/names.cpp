@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "models/base/ids.h"
+#include "models/base/limit.h"
 #include "models/config/diagnostics.h"
 #include "traces/trace.h"
 
 namespace orrery::traces {
 namespace {
 
-constexpr std::size_t kMostNames = 1'000'000;
+constexpr std::size_t kMostNames = limit(1'000'000);
 /// Nodes among which a name that is near is looked for, once for each problem.
 constexpr std::size_t kMostSearched = 2'000;
 /// Digits of a name that are a number, so that the next number is one, too.

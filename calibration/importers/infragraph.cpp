@@ -14,6 +14,7 @@
 
 #include "calibration/importers/infragraph_file.h"
 #include "calibration/importers/node_topology.h"
+#include "models/base/limit.h"
 #include "models/config/document.h"
 #include "models/spec/cluster_file.h"
 
@@ -23,9 +24,9 @@ namespace {
 using config::Value;
 
 constexpr std::size_t kMostGpus = 1024;  ///< Of a machine.
-constexpr std::size_t kMostGpusOfAll = 1 << 20;
-constexpr std::size_t kMostCards = 1024;     ///< Of a machine.
-constexpr std::size_t kMostUsers = 1 << 22;  ///< GPUs of each NIC, over all hosts.
+constexpr std::size_t kMostGpusOfAll = limit(1 << 20);
+constexpr std::size_t kMostCards = 1024;            ///< Of a machine.
+constexpr std::size_t kMostUsers = limit(1 << 22);  ///< GPUs of each NIC, over all hosts.
 constexpr int kFar = std::numeric_limits<int>::max();
 
 Value number(std::size_t value) { return Value::scalar(std::to_string(value)); }

@@ -8,17 +8,18 @@
 #include <tuple>
 #include <utility>
 
+#include "models/base/limit.h"
 #include "models/config/document.h"
 
 namespace orrery::calibration {
 namespace {
 
-constexpr std::int64_t kMostMachines = 100'000;
-constexpr std::int64_t kMostParts = 1 << 17;  ///< Of all devices together.
-constexpr std::int64_t kMostWires = 1 << 17;  ///< The same: edges.
-constexpr std::int64_t kMostEdges = 1 << 21;  ///< Between machines.
-constexpr std::int64_t kMostEnds = 1 << 23;   ///< That all edges name, joined or not.
-constexpr int kDeepest = 16;                  ///< Devices within devices.
+constexpr std::int64_t kMostMachines = limit(100'000);
+constexpr std::int64_t kMostParts = limit(1 << 17);  ///< Of all devices together.
+constexpr std::int64_t kMostWires = limit(1 << 17);  ///< The same: edges.
+constexpr std::int64_t kMostEdges = limit(1 << 21);  ///< Between machines.
+constexpr std::int64_t kMostEnds = limit(1 << 23);   ///< That all edges name, joined or not.
+constexpr int kDeepest = 16;                         ///< Devices within devices.
 
 using Name = config::Located<std::string>;
 

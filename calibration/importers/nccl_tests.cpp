@@ -103,6 +103,7 @@ ir::MeasurementSet read_nccl_tests(const std::string& path, const std::string& l
     }
     if (word(0) == "#" && word(1) == "size") {
       columns = line.words.size() - 1;
+      time = wrong = 0;  // A file may hold several tables.
       for (std::size_t i = line.words.size(); i-- > 1;) {
         if (word(i) == "time") time = i - 1;
         if (word(i) == "#wrong") wrong = i - 1;

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "calibration/importers/lines.h"
+#include "models/base/limit.h"
 #include "models/config/document.h"
 #include "models/spec/cluster_file.h"
 
@@ -27,7 +28,7 @@ bool all_digits(const std::string& text) {
 }
 
 /// Most hosts of a file. Products of brackets grow fast: n[0-99999]m[0-99999].
-constexpr std::size_t kMostHosts = 100'000;
+constexpr std::size_t kMostHosts = limit(100'000);
 constexpr std::size_t kLongestName = 255;
 
 /// "0-3" or "12" between brackets; numbers keep their leading zeros.

@@ -38,7 +38,7 @@ std::string lower(std::string_view word) {
 
 /// Insertions, deletions, replacements and swaps of neighbors (optimal string alignment).
 std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> before, last(b.size() + 1), now(b.size() + 1);
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     now[0] = i;
@@ -48,8 +48,9 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         now[j] = std::min(now[j], before[j - 2] + 1);
     }
-    before = last;
-    last = now;
+    // The rows move up; the oldest is written over.
+    before.swap(last);
+    last.swap(now);
   }
   return last[b.size()];
 }

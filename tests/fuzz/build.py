@@ -14,7 +14,8 @@ import shlex
 READERS = ["models/base", "models/config", "models/ir", "models/spec", "models/check", "traces",
            "calibration/importers", "executor/net", "executor/launcher", "tools/cli"]
 SANITIZERS = "address,undefined"
-FLAGS = ["-O1", "-g1", "-fno-omit-frame-pointer", f"-fsanitize=fuzzer-no-link,{SANITIZERS}",
+FLAGS = ["-O2", "-g1", "-DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION", "-fno-omit-frame-pointer",
+         f"-fsanitize=fuzzer-no-link,{SANITIZERS}",
          "-fno-sanitize=null,alignment,object-size,vptr,function", "-fno-sanitize-recover=all"]
 DROPPED = re.compile(r"-W.*|-O\d|-fpch-preprocess")
 

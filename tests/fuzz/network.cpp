@@ -62,7 +62,8 @@ class Reader {
     return out;
   }
   std::string text(std::size_t most) {
-    const std::size_t size = std::min<std::size_t>(number(2) % (most + 1), rest_.size());
+    const std::uint64_t wanted = number(2);  // Takes from rest_: what is left is asked afterwards.
+    const std::size_t size = std::min<std::size_t>(wanted % (most + 1), rest_.size());
     const std::string out(rest_.begin(), rest_.begin() + static_cast<std::ptrdiff_t>(size));
     rest_ = rest_.subspan(size);
     return out;

@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "models/base/limit.h"
 #include "traces/import/import.h"
 #include "traces/lines.h"
 
 namespace orrery::traces {
 
 /// Most instances that a count may name.
-inline constexpr std::int64_t kMostInstances = 100'000;
+inline constexpr std::int64_t kMostInstances = limit(100'000);
 /// The latest millisecond of a trace.
 inline constexpr std::int64_t kLatestMillisecond = kLongestTime / kMillisecond;
 
