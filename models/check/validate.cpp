@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "models/base/hash.h"
+#include "models/base/id_vector.h"
 #include "models/base/ids.h"
 #include "models/cost/host_step.h"
 #include "models/ir/names.h"
@@ -62,7 +64,12 @@ std::string unsplittable(const ir::ModelShape& shape, ir::BlockKind kind, const 
 class Validator {
  public:
   Validator(const ir::Plan& plan, const Cluster& cluster, const Workload& workload, const Job& job)
-      : plan_(plan), cluster_(cluster), workload_(workload), job_(job) {}
+      : plan_(plan),
+        cluster_(cluster),
+        workload_(workload),
+        job_(job),
+        user_(cluster.devices.size(), -1),
+        seen_in_(cluster.devices.size(), 0) {}
 
   std::vector<PlanDefect> run() {
     check_hashes();
@@ -212,7 +219,7 @@ class Validator {
 
   void check_stage(const ir::Pipeline& pipeline, const ir::Stage& stage, const std::string& path) {
     if (stage.segments.empty()) return fail(path, "has no segment");
-    std::set<DeviceId> first_devices;
+    std::vector<DeviceId> first_devices;
     int virtual_stage = 0;
     for (std::size_t i = 0; i < stage.segments.size(); ++i) {
       const ir::Segment& segment = stage.segments[i];
@@ -220,20 +227,22 @@ class Validator {
       check_segment(pipeline, segment, own);
       if (segment.virtual_stage < virtual_stage) fail(own, "virtual stages are out of order");
       virtual_stage = segment.virtual_stage;
-      const std::set<DeviceId> devices = claim(segment, own, i == 0);
+      std::vector<DeviceId> devices = claim(segment, own, i == 0);
       if (i == 0) {
-        first_devices = devices;
+        first_devices = std::move(devices);
       } else if (devices != first_devices) {
         fail(own, "is on other devices than the first segment of its stage");
       }
     }
   }
 
-  /// Devices of the segment; those of a stage's first segment must not be in use yet.
-  std::set<DeviceId> claim(const ir::Segment& segment, const std::string& path, bool first) {
-    std::set<DeviceId> devices;
+  /// Devices of the segment, ascending; those of a stage's first segment must not be in use yet.
+  std::vector<DeviceId> claim(const ir::Segment& segment, const std::string& path, bool first) {
+    std::vector<DeviceId> devices;
+    ++segments_;
     for (std::size_t g = 0; g < segment.groups.size(); ++g) {
       const std::string own = fmt::format("{}.groups[{}]", path, g);
+      if (first) users_.push_back(own);
       bool all_known = true;
       for (const DeviceId device : segment.groups[g].devices) {
         if (!device.valid() || device.value >= cluster_.size()) {
@@ -244,16 +253,22 @@ class Validator {
           }
           continue;
         }
-        if (!devices.insert(device).second) {
+        if (std::exchange(seen_in_[device], segments_) == segments_) {
           fail(own, fmt::format("device {} appears twice in a segment", device.value));
-        } else if (first) {
-          const auto [user, fresh] = user_.try_emplace(device, own);
-          if (!fresh) {
-            fail(own, fmt::format("device {} is already used by {}", device.value, user->second));
-          }
+          continue;
+        }
+        devices.push_back(device);
+        if (!first) continue;
+        std::int32_t& user = user_[device];
+        if (user >= 0) {
+          fail(own,
+               fmt::format("device {} is already used by {}", device.value, users_[as_size(user)]));
+        } else {
+          user = static_cast<std::int32_t>(users_.size()) - 1;
         }
       }
     }
+    std::sort(devices.begin(), devices.end());
     return devices;
   }
 
@@ -537,8 +552,11 @@ class Validator {
   const Workload& workload_;
   const Job& job_;
   std::vector<PlanDefect> defects_;
-  std::map<DeviceId, std::string> user_;  ///< Group that uses a device.
-  std::map<int, ir::Zero> zero_;          ///< By block: setting of its first replica.
+  std::vector<std::string> users_;         ///< Groups of first segments of stages.
+  IdVector<DeviceId, std::int32_t> user_;  ///< Of those the one that uses a device; -1: none.
+  int segments_ = 0;                       ///< So far.
+  IdVector<DeviceId, int> seen_in_;        ///< The last of these segments.
+  std::map<int, ir::Zero> zero_;           ///< By block: setting of its first replica.
 };
 
 }  // namespace

@@ -5,11 +5,22 @@
 #include <variant>
 #include <vector>
 
+#include "models/base/bytes.h"
 #include "models/base/check.h"
 #include "models/cost/memory.h"
-#include "sim/iteration/iteration_bytes.h"
+#include "models/interfaces/answer_bytes.h"
+#include "sim/flow/fork.h"
 
 namespace orrery::sim {
+namespace {
+
+/// What a copy says: that it guessed wrong, or its evaluation of a program that it folded or not.
+constexpr char kWrong = 'w';
+constexpr char kFolded = 'f';
+constexpr char kWhole = 'a';
+
+}  // namespace
+
 ir::MemoryVerdict memory_verdict(const ir::Plan& plan, const ir::Program& program,
                                  const std::vector<Bytes>& peaks, const models::Cluster& cluster,
                                  const models::Workload& workload, const models::Job& job,
@@ -48,43 +59,60 @@ models::Evaluation SimulatorEvaluator::evaluate(const ir::Plan& plan) const {
 models::Evaluation SimulatorEvaluator::evaluate(const ir::Plan& plan,
                                                 const std::vector<Straggler>& stragglers,
                                                 const std::vector<SlowLink>& slow_links) const {
-  return start(plan, stragglers, slow_links).join();
+  return evaluate_priced(plan, stragglers, slow_links).evaluation;
 }
 
-SimulatorEvaluator::Running SimulatorEvaluator::start(
+SimulatorEvaluator::Priced SimulatorEvaluator::evaluate_priced(
     const ir::Plan& plan, const std::vector<Straggler>& stragglers,
     const std::vector<SlowLink>& slow_links) const {
   IterationOptions options = options_;
   options.stragglers.insert(options.stragglers.end(), stragglers.begin(), stragglers.end());
   options.slow_links.insert(options.slow_links.end(), slow_links.begin(), slow_links.end());
-  FoldedIteration iteration(plan, simulator_.cluster(), simulator_.topology(), workload_, job_, {},
-                            options);
-  const models::ProgramPrices prices(iteration.program(), pricer_);
-  // What the copies would each do again.
-  if (iteration.folding() == nullptr) simulator_.engine().make_links();
-  return Running(*this, plan, iteration, [&](FoldedIteration& folded) {
-    return to_bytes(simulator_.run(folded, prices, pricer_, options));
-  });
-}
-
-SimulatorEvaluator::Running::Running(const SimulatorEvaluator& of, const ir::Plan& plan,
-                                     FoldedIteration& iteration,
-                                     const std::function<std::string(FoldedIteration&)>& simulate)
-    : of_(of),
-      plan_(plan),
-      child_([&] { return simulate(iteration); }),
-      program_(iteration.take_program()) {}
-
-models::Evaluation SimulatorEvaluator::Running::join() {
-  const ForkResult delivered = child_.join();
-  if (const auto* failure = std::get_if<ChildFailure>(&delivered)) {
-    throw std::runtime_error("simulation failed: " + failure->message);
+  // By guess: what it met. Each runs in a copy of its own that lowers the plan anew: the first is
+  // nearly always right, and copies share no memory that they write to.
+  std::vector<std::string> met;
+  const auto simulate = [&]() -> std::string {
+    const models::Cluster& cluster = simulator_.cluster();
+    FoldedIteration iteration(plan, cluster, simulator_.topology(), workload_, job_, {}, options);
+    for (const std::string& meetings : met) iteration.fold_again(meetings);
+    const models::ProgramPrices prices(iteration.program(), pricer_);
+    const bool whole = iteration.folding() == nullptr;
+    if (whole) simulator_.engine().make_links();
+    const auto outcome = simulator_.try_run(iteration, prices, options);
+    ByteWriter out;
+    if (const auto* meetings = std::get_if<std::string>(&outcome)) {
+      out.put(kWrong);
+      out.put(std::string_view(*meetings));
+      return out.bytes();
+    }
+    out.put(whole ? kWhole : kFolded);
+    const IterationResult& result = std::get<IterationResult>(outcome);
+    models::put(out, evaluation_from(result, plan, cluster, workload_,
+                                     memory_verdict(plan, iteration.program(), result.peak_memory,
+                                                    cluster, workload_, job_, profile_)));
+    const std::vector<std::string> entries = pricer_.take_recent_entries();
+    out.put(static_cast<std::uint64_t>(entries.size()));
+    for (const std::string& line : entries) out.put(std::string_view(line));
+    return out.bytes();
+  };
+  for (;;) {
+    const ForkResult delivered = run_forked(simulate);
+    if (const auto* failure = std::get_if<ChildFailure>(&delivered)) {
+      throw std::runtime_error("simulation failed: " + failure->message);
+    }
+    ByteReader in(std::get<std::string>(delivered));
+    const char outcome = in.get<char>();
+    if (outcome == kWrong) {
+      met.push_back(in.text());
+      continue;
+    }
+    if (outcome == kWhole) simulator_.engine().make_links();  // Else each copy would.
+    Priced priced{models::get_evaluation(in), {}};
+    priced.prices.resize(in.count());
+    for (std::string& line : priced.prices) line = in.text();
+    ORRERY_CHECK(in.complete(), "an evaluation arrived broken");
+    return priced;
   }
-  const IterationResult result = iteration_from_bytes(std::get<std::string>(delivered));
-  const models::Cluster& cluster = of_.simulator_.cluster();
-  return evaluation_from(result, plan_, cluster, of_.workload_,
-                         memory_verdict(plan_, program_, result.peak_memory, cluster, of_.workload_,
-                                        of_.job_, of_.profile_));
 }
 
 }  // namespace orrery::sim

@@ -1,6 +1,5 @@
 /// The simulator as a judge of plans.
 #pragma once
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,16 +10,15 @@
 #include "models/spec/cluster.h"
 #include "models/spec/job.h"
 #include "models/spec/workload.h"
-#include "sim/flow/fork.h"
 #include "sim/iteration/iteration.h"
 #include "sim/iteration/options.h"
 
 namespace orrery::sim {
 
 /// Lowers a plan (collapsed, folded where that is exact), simulates one iteration without recording
-/// and rates it. Each evaluation runs in a forked copy of the process, with the clock at its start,
-/// so that it does not depend on what was evaluated before. Throws std::runtime_error if the copy
-/// fails.
+/// and rates it. All of an evaluation is done in forked copies of the process, with the clock at its
+/// start, so that it does not depend on what was evaluated before. Throws std::runtime_error if a
+/// copy fails.
 class SimulatorEvaluator final : public models::Evaluator {
  public:
   /// Keeps references to all but `options`. The cluster is that of the simulator.
@@ -34,27 +32,14 @@ class SimulatorEvaluator final : public models::Evaluator {
                               const std::vector<SlowLink>& slow_links) const;
   std::string name() const override { return "simulator"; }
 
-  /// An evaluation that runs in a forked copy; killed with this object if it is not joined.
-  class Running {
-   public:
-    /// Waits for it. Only once.
-    models::Evaluation join();
-
-   private:
-    friend class SimulatorEvaluator;
-    Running(const SimulatorEvaluator& of, const ir::Plan& plan, FoldedIteration& iteration,
-            const std::function<std::string(FoldedIteration&)>& simulate);
-    const SimulatorEvaluator& of_;
-    ir::Plan plan_;
-    ForkedRun child_;
-    ir::Program program_;
+  /// Also tells what priced the plan: Pricer::take_recent_entries().
+  struct Priced {
+    models::Evaluation evaluation;
+    std::vector<std::string> prices;
   };
-  using Evaluator::start;
-  /// As evaluate(), to be joined later; several may run at once.
-  Running start(const ir::Plan& plan, const std::vector<Straggler>& stragglers,
-                const std::vector<SlowLink>& slow_links) const;
-
-  /// Profile entries and rooflines that priced the plans so far.
+  Priced evaluate_priced(const ir::Plan& plan, const std::vector<Straggler>& stragglers,
+                         const std::vector<SlowLink>& slow_links) const;
+  /// Prices as the evaluations do; what they have used it does not know.
   const models::Pricer& pricer() const { return pricer_; }
 
  private:

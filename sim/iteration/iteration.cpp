@@ -414,6 +414,20 @@ IterationResult IterationSimulator::run(const ir::Program& program, const models
   return run(program, models::ProgramPrices(program, pricer), options);
 }
 
+std::variant<IterationResult, std::string> IterationSimulator::try_run(
+    FoldedIteration& iteration, const models::ProgramPrices& prices,
+    const IterationOptions& options) {
+  if (!iteration.needs_check()) {
+    return impl_->run(iteration.program(), prices, options, iteration.folding());
+  }
+  std::vector<FlowInterval> flows;
+  IterationResult result =
+      impl_->run(iteration.program(), prices, options, iteration.folding(), &flows);
+  std::string meetings = iteration.find_meetings(flows);
+  if (!meetings.empty()) return meetings;
+  return result;
+}
+
 IterationResult IterationSimulator::run(FoldedIteration& iteration,
                                         const models::ProgramPrices& prices,
                                         const models::Pricer& pricer,
@@ -423,11 +437,10 @@ IterationResult IterationSimulator::run(FoldedIteration& iteration,
     // Each guess runs in a copy, so that the next one finds the clock where this one did: shares of
     // links amplify differences of the last bit (docs/equations.md).
     ForkResult told = run_forked([&] {
-      std::vector<FlowInterval> flows;
-      const IterationResult result = impl_->run(iteration.program(), repriced ? *repriced : prices,
-                                                options, iteration.folding(), &flows);
-      const std::string meetings = iteration.find_meetings(flows);
-      return meetings.empty() ? kExact + to_bytes(result) : kMeetings + meetings;
+      const auto outcome = try_run(iteration, repriced ? *repriced : prices, options);
+      const auto* result = std::get_if<IterationResult>(&outcome);
+      return result != nullptr ? kExact + to_bytes(*result)
+                               : kMeetings + std::get<std::string>(outcome);
     });
     if (const auto* failure = std::get_if<ChildFailure>(&told)) {
       throw std::runtime_error("simulation failed: " + failure->message);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "models/base/time.h"
@@ -91,6 +92,11 @@ class IterationSimulator {
   /// check runs in forked copies: throws std::runtime_error if one fails.
   IterationResult run(FoldedIteration& iteration, const models::ProgramPrices& prices,
                       const models::Pricer& pricer, const IterationOptions& options);
+  /// Runs it once, as it is and here, not in a copy. A guess may prove wrong: then what its flows
+  /// met (FoldedIteration::find_meetings).
+  std::variant<IterationResult, std::string> try_run(FoldedIteration& iteration,
+                                                     const models::ProgramPrices& prices,
+                                                     const IterationOptions& options);
 
   const models::Cluster& cluster() const;
   const models::Topology& topology() const;

@@ -34,6 +34,36 @@ void put(ByteWriter& out, const std::vector<models::SlowDevice>& devices) {
   }
 }
 
+std::vector<models::StateTransfer> get_transfers(ByteReader& in) {
+  std::vector<models::StateTransfer> transfers(in.count());
+  for (auto& [from, to, source, destination, bytes] : transfers) {
+    from = in.get<ir::Location>();
+    to = in.get<ir::Location>();
+    source = {in.get<std::int32_t>()};
+    destination = {in.get<std::int32_t>()};
+    bytes = Bytes{in.get<double>()};
+  }
+  return transfers;
+}
+
+models::DegradedLinks get_degraded_links(ByteReader& in) {
+  models::DegradedLinks links(in.count());
+  for (auto& [link, factor] : links) {
+    link = in.text();
+    factor = in.get<double>();
+  }
+  return links;
+}
+
+std::vector<models::SlowDevice> get_slow_devices(ByteReader& in) {
+  std::vector<models::SlowDevice> devices(in.count());
+  for (auto& [device, factor] : devices) {
+    device = {in.get<std::int32_t>()};
+    factor = in.get<double>();
+  }
+  return devices;
+}
+
 std::string transfer_context(const models::Cluster& cluster, const ir::Profile& profile,
                              const std::vector<std::pair<std::string, std::string>>& simgrid) {
   ORRERY_CHECK(!cluster.hash.empty(), "cluster '{}' has no hash", cluster.name);

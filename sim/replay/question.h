@@ -18,6 +18,9 @@ namespace orrery::sim {
 void put(ByteWriter& out, const std::vector<models::StateTransfer>& transfers);
 void put(ByteWriter& out, const models::DegradedLinks& links);
 void put(ByteWriter& out, const std::vector<models::SlowDevice>& devices);
+std::vector<models::StateTransfer> get_transfers(ByteReader& in);
+models::DegradedLinks get_degraded_links(ByteReader& in);
+std::vector<models::SlowDevice> get_slow_devices(ByteReader& in);
 
 /// All that times of transfers depend on besides the transfers: cluster, profile (of its links),
 /// SimGrid and its options.

@@ -143,22 +143,14 @@ class SimulatedIterationTimer::Impl {
       known_ = of.answers_.look_up([&](ByteWriter& out) { put_question(out, named_.question); },
                                    question_);
       if (known_ != nullptr) return;
-      ByteWriter out;
-      models::put(out, named_.question.plan);
-      server_ = &of.idle_server();
-      server_->ask(out.bytes());
+      server_ = &of.ask(named_.question);
     }
     ~Started() override {
       if (server_ != nullptr) server_->join();
     }
     models::Evaluation join() override {
       if (server_ != nullptr) {
-        const ForkResult told = std::exchange(server_, nullptr)->join();
-        if (const auto* failure = std::get_if<ChildFailure>(&told)) {
-          throw std::runtime_error("simulation failed: " + failure->message);
-        }
-        ByteReader in(std::get<std::string>(told));
-        known_ = &of_.answers_.keep(question_, IterationAnswer::get(in));
+        known_ = &of_.answers_.keep(question_, answer_of(*std::exchange(server_, nullptr)));
       }
       return of_.answered(*known_, named_);
     }
@@ -171,18 +163,37 @@ class SimulatedIterationTimer::Impl {
     ForkedServer* server_ = nullptr;
   };
 
+  /// A server is a copy of the process as it was at the first question, and has each question
+  /// answered by a copy of itself: memory that this process took since is never copied, and its
+  /// pages, which copies share, cost this process no faults when it writes to them.
   ForkedServer& idle_server() {
     for (const auto& server : servers_) {
       if (!server->busy()) return *server;
     }
     return *servers_.emplace_back(std::make_unique<ForkedServer>([this](const std::string& asked) {
       ByteReader in(asked);
-      const IterationQuestion question{models::get_plan(in), {}, {}, {}};
-      ORRERY_CHECK(in.complete(), "a plan arrived broken");
+      const IterationQuestion question{models::get_plan(in), get_slow_devices(in),
+                                       get_degraded_links(in), get_transfers(in)};
+      ORRERY_CHECK(in.complete(), "a question arrived broken");
       ByteWriter out;
       simulate(question).put(out);
       return out.bytes();
     }));
+  }
+  ForkedServer& ask(const IterationQuestion& question) {
+    ForkedServer& server = idle_server();
+    ByteWriter out;
+    put_question(out, question);
+    server.ask(out.bytes());
+    return server;
+  }
+  static IterationAnswer answer_of(ForkedServer& server) {
+    const ForkResult told = server.join();
+    if (const auto* failure = std::get_if<ChildFailure>(&told)) {
+      throw std::runtime_error(failure->message);
+    }
+    ByteReader in(std::get<std::string>(told));
+    return IterationAnswer::get(in);
   }
 
   models::Evaluation evaluate_named(const ir::Plan& plan, const IterationConditions& conditions) {
@@ -192,7 +203,7 @@ class SimulatedIterationTimer::Impl {
           named = name(plan, conditions);
           put_question(out, named.question);
         },
-        [&] { return simulate(named.question); });
+        [&] { return answer_of(ask(named.question)); });
     return answered(known, named);
   }
 
@@ -274,9 +285,9 @@ class SimulatedIterationTimer::Impl {
     std::vector<SlowLink> links;
     for (const auto& [link, factor] : question.degraded_links) links.push_back({link, 1 / factor});
     add_background(question, links);
-    evaluator_.pricer().take_recent_entries();
-    models::Evaluation evaluation = evaluator_.evaluate(question.plan, stragglers, links);
-    return {std::move(evaluation), evaluator_.pricer().take_recent_entries()};
+    SimulatorEvaluator::Priced priced =
+        evaluator_.evaluate_priced(question.plan, stragglers, links);
+    return {std::move(priced.evaluation), std::move(priced.prices)};
   }
 
   /// What background transfers take from links, as slower links.
