@@ -3,9 +3,12 @@
 #pragma once
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <memory>
 #include <span>
+#include <sstream>
 #include <string>
 #include <variant>
 #include <vector>
@@ -26,8 +29,28 @@ inline double cpu_seconds(int who) {
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
+/// By the children that still run (servers of simulations) and those that they waited for, to a
+/// hundredth [proc(5), /proc/pid/stat].
+inline double cpu_seconds_of_running_children() {
+  double ticks = 0;
+  std::ifstream children(fmt::format("/proc/self/task/{}/children", getpid()));
+  for (int child = 0; children >> child;) {
+    std::ifstream stat(fmt::format("/proc/{}/stat", child));
+    std::string line;
+    std::getline(stat, line);
+    std::istringstream fields(line.substr(line.rfind(')') + 1));  // From the third field on.
+    std::string word;
+    for (int field = 3; field <= 17 && fields >> word; ++field) {
+      if (field >= 14) ticks += std::stod(word);
+    }
+  }
+  return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
 /// By this process and its forked simulations.
-inline double cpu_seconds() { return cpu_seconds(RUSAGE_SELF) + cpu_seconds(RUSAGE_CHILDREN); }
+inline double cpu_seconds() {
+  return cpu_seconds(RUSAGE_SELF) + cpu_seconds(RUSAGE_CHILDREN) +
+         cpu_seconds_of_running_children();
+}
 
 /// The policy of the catalog; aborts where it cannot be had.
 inline std::unique_ptr<models::RecoveryPolicy> policy_of(const std::string& name,
