@@ -4,10 +4,11 @@
   soak.py [--minutes M] [--seed S] [--table FILE]
 
 Alternates until the time is up:
-- a training of STEPS steps (--elastic torchft, checkpoints) whose ranks are killed at random
-  moments, and whose launcher's and ranks' memory and open descriptors are read all along. Its losses must be
-  those of an undisturbed run (fp64, to 1e-9), and no process may have more than two descriptors
-  or a tenth (and 8 MiB) of memory more in the last quarter of its life than in the second;
+- a training of STEPS steps (--elastic torchft, checkpoints) of which up to three ranks are killed,
+  at moments drawn over the time that an undisturbed training takes. Its losses must be those of the
+  undisturbed one (fp64, to 1e-9). Memory and open descriptors of launcher and ranks are read all
+  along: no process may have a tenth (and 8 MiB) of memory more in the last quarter of its life than
+  in the second, or more than two descriptors more than in the first half;
 - a replay on a cluster of the library, with a policy and a seed that are drawn, twice: the same
   bytes, and nothing left behind.
 Prints a line for each; exit code 1: something was wrong.
@@ -27,7 +28,8 @@ import faults
 from faults import Runner
 from hostile_network import losses
 
-STEPS = 150
+STEPS = 500
+SAMPLES = 60  # Of a process, over an undisturbed training.
 CLUSTERS = ["a100_8", "hexiscale_case_study"]
 POLICIES = ["torchft", "bamboo", "oobleck", "hetu", "varuna", "parcae", "unicron"]
 
@@ -68,7 +70,7 @@ def growth(samples):
 
 
 class Soak(Runner):
-    expected = None
+    expected = duration = None
 
     def words(self, folder, elastic):
         words = ["execute", "experiments/executor/two_replicas.yaml", "--cluster", "a100_8",
@@ -83,16 +85,19 @@ class Soak(Runner):
         if self.expected is None:
             folder = self.base / "reference"
             folder.mkdir()
+            begin = time.monotonic()
             code, output, problem = self.finish(self.start(self.words(folder, False)), 1800)
             if code != 0:
                 sys.exit(f"training fails undisturbed: {problem}\n{output}")
+            self.duration = time.monotonic() - begin
             self.expected = losses(folder / "out")
         self.number += 1
         folder = self.base / f"train{self.number}"
         folder.mkdir()
         process = self.start(self.words(folder, True))
         samples, kills = {}, 0
-        next_kill = time.monotonic() + rng.uniform(10, 30)
+        begin = time.monotonic()
+        moments = sorted(begin + rng.uniform(0.1, 1) * self.duration for _ in range(rng.randint(0, 3)))
         while process.poll() is None:
             now = time.monotonic()
             pids = faults.processes_of(process.pid)
@@ -101,11 +106,11 @@ class Soak(Runner):
                 if found:
                     samples.setdefault(pid, []).append((now, *found))
             ranks = [pid for pid in pids if is_rank(pid)]
-            if now > next_kill and len(ranks) > 2 and kills < 3:
+            if moments and now > moments[0] and len(ranks) > 2:
                 os.kill(rng.choice(ranks), signal.SIGKILL)
                 kills += 1
-                next_kill = now + rng.uniform(10, 30)
-            time.sleep(0.5)
+                moments.pop(0)
+            time.sleep(self.duration / SAMPLES)
         code, output, problem = self.finish(process)
         problems = [problem] if problem else []
         # Kills may leave too little to go on with: that is said, and no fault.
