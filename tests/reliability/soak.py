@@ -5,10 +5,11 @@
 
 Alternates until the time is up:
 - a training of STEPS steps (--elastic torchft, checkpoints) of which up to three ranks are killed,
-  at moments drawn over the time that an undisturbed training takes. Its losses must be those of the
-  undisturbed one (fp64, to 1e-9). Memory and open descriptors of launcher and ranks are read all
-  along: no process may have a tenth (and 8 MiB) of memory more in the last quarter of its life than
-  in the second, or more than two descriptors more than in the first half;
+  at moments drawn over the time that the first training takes, which nothing disturbs. Its losses
+  must be those of the first one (fp64, to 1e-9). Memory and open descriptors of launcher and ranks
+  are read all along: no process may have a tenth (and 8 MiB) of memory more in the last quarter of
+  its life than in the second, from STEADY steps after its start on, or more than two descriptors
+  more than its like had in the first training;
 - a replay on a cluster of the library, with a policy and a seed that are drawn, twice: the same
   bytes, and nothing left behind.
 Prints a line for each; exit code 1: something was wrong.
@@ -29,7 +30,8 @@ from faults import Runner
 from hostile_network import losses
 
 STEPS = 500
-SAMPLES = 60  # Of a process, over an undisturbed training.
+STEADY = 20  # Until then a process starts: it connects and takes its memory.
+SAMPLES = 60  # Of a process, over the first training.
 CLUSTERS = ["a100_8", "hexiscale_case_study"]
 POLICIES = ["torchft", "bamboo", "oobleck", "hetu", "varuna", "parcae", "unicron"]
 
@@ -50,85 +52,88 @@ def is_rank(pid):
         return False
 
 
-def growth(samples):
-    """What is wrong with samples (time, bytes, descriptors) of one process."""
-    if len(samples) < 16:
-        return []
-    quarter = len(samples) // 4
-    early, late = (
-        statistics.median(sample[1] for sample in part)
-        for part in (samples[quarter:2 * quarter], samples[-quarter:]))
+def lines(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def growth(samples, most):
+    """What is wrong with samples (bytes, descriptors, steps so far) of one process."""
     problems = []
-    if late > 1.1 * early + (8 << 20):
-        problems.append(f"memory grew from {early / 2**20:.0f} to {late / 2**20:.0f} MiB")
-    # While a rank is dead the others have no connection to it: what counts is the most.
-    before, after = (
-        max(sample[2] for sample in part) for part in (samples[:2 * quarter], samples[-quarter:]))
-    if after > before + 2:  # Another plan may need another connection.
-        problems.append(f"descriptors grew from {before} to {after}")
+    # Less than `most` shows nothing: while a rank is dead the others have no connection to it.
+    descriptors = max(sample[1] for sample in samples)
+    if descriptors > most + 2:  # Another plan may need another connection.
+        problems.append(f"{descriptors} descriptors in place of {most}")
+    steady = [sample for sample in samples if sample[2] >= samples[0][2] + STEADY]
+    if len(steady) >= 16:
+        quarter = len(steady) // 4
+        early, late = (
+            statistics.median(sample[0] for sample in part)
+            for part in (steady[quarter:2 * quarter], steady[-quarter:]))
+        if late > 1.1 * early + (8 << 20):
+            problems.append(f"memory grew from {early / 2**20:.0f} to {late / 2**20:.0f} MiB")
     return problems
 
 
 class Soak(Runner):
-    expected = duration = None
-
-    def words(self, folder, elastic):
-        words = ["execute", "experiments/executor/two_replicas.yaml", "--cluster", "a100_8",
-                 "--model", "experiments/executor/tiny_llama.yaml", "--sequence-length", "32",
-                 "--precision", "fp64", "--steps", STEPS, "--out", folder / "out", "--quiet"]
-        if elastic:
-            words += ["--elastic", "torchft", "--checkpoint-every", "50", "--checkpoints",
-                      folder / "checkpoints"]
-        return words
+    expected = None  # Losses of the first training.
+    duration = 60  # Of the first training, when it is known.
+    most = {}  # Descriptors in the first training, by whether it is a rank.
 
     def train(self, rng):
-        if self.expected is None:
-            folder = self.base / "reference"
-            folder.mkdir()
-            begin = time.monotonic()
-            code, output, problem = self.finish(self.start(self.words(folder, False)), 1800)
-            if code != 0:
-                sys.exit(f"training fails undisturbed: {problem}\n{output}")
-            self.duration = time.monotonic() - begin
-            self.expected = losses(folder / "out")
         self.number += 1
         folder = self.base / f"train{self.number}"
         folder.mkdir()
-        process = self.start(self.words(folder, True))
+        first = self.expected is None
+        moments = sorted(rng.uniform(0.1, 1) * self.duration
+                         for _ in range(0 if first else rng.randint(0, 3)))
+        process = self.start(
+            ["execute", "experiments/executor/two_replicas.yaml", "--cluster", "a100_8",
+             "--model", "experiments/executor/tiny_llama.yaml", "--sequence-length", "32",
+             "--precision", "fp64", "--steps", STEPS, "--out", folder / "out", "--quiet",
+             "--elastic", "torchft", "--checkpoint-every", "50", "--checkpoints",
+             folder / "checkpoints"])
         samples, kills = {}, 0
         begin = time.monotonic()
-        moments = sorted(begin + rng.uniform(0.1, 1) * self.duration for _ in range(rng.randint(0, 3)))
         while process.poll() is None:
-            now = time.monotonic()
+            steps = lines(folder / "out/losses.csv")
             pids = faults.processes_of(process.pid)
+            ranks = [pid for pid in pids if is_rank(pid)]
             for pid in pids:
                 found = usage(pid)
-                if found:
-                    samples.setdefault(pid, []).append((now, *found))
-            ranks = [pid for pid in pids if is_rank(pid)]
-            if moments and now > moments[0] and len(ranks) > 2:
+                if found and (pid in ranks or pid == process.pid):
+                    samples.setdefault(pid, []).append((*found, steps))
+            if len(moments) > kills and time.monotonic() - begin > moments[kills] and len(ranks) > 2:
                 os.kill(rng.choice(ranks), signal.SIGKILL)
                 kills += 1
-                moments.pop(0)
-            time.sleep(self.duration / SAMPLES)
+            time.sleep(self.duration / SAMPLES if self.expected else 0.2)
+        duration = time.monotonic() - begin
         code, output, problem = self.finish(process)
+        found = losses(folder / "out")
+        if first:
+            if code != 0:
+                sys.exit(f"training fails undisturbed: {problem}\n{output}")
+            self.expected, self.duration = found, duration
+            for pid, of_one in samples.items():
+                rank = pid != process.pid
+                self.most[rank] = max(self.most.get(rank, 0), *(sample[1] for sample in of_one))
         problems = [problem] if problem else []
         # Kills may leave too little to go on with: that is said, and no fault.
         said = [line for line in output.splitlines() if line.startswith("orrery:")]
         if code not in (0, 1) or (code == 1 and not said):
             problems.append(f"exit code {code}: {output.strip()[-300:]}")
-        found = losses(folder / "out")
         worst = max((abs(loss - self.expected[step]) / abs(self.expected[step])
                      for step, loss in found.items()), default=0)
         if worst > 1e-9:
             problems.append(f"a loss is off by {worst:.2g}")
-        for of_one in samples.values():
-            problems += growth(of_one)
-        mine = samples.get(process.pid, [(0, 0, 0)])
-        text = (f"{len(found)} steps, {kills} kills, worst loss {worst:.1e}, launcher "
-                f"{max(sample[1] for sample in mine) >> 20} MiB and "
-                f"{max(sample[2] for sample in mine)} descriptors"
-                + ("" if code == 0 else f", ended: {said[-1]}"))
+        for pid, of_one in samples.items():
+            problems += growth(of_one, self.most[pid != process.pid])
+        launcher = samples.get(process.pid, [(0, 0, 0)])
+        others = [sample for pid in samples if pid != process.pid for sample in samples[pid]]
+        text = f"{len(found)} steps, {kills} kills, worst loss {worst:.1e}" + "".join(
+            f", {what} {max(sample[0] for sample in of_it) >> 20} MiB and "
+            f"{max(sample[1] for sample in of_it)} descriptors"
+            for what, of_it in (("launcher", launcher), ("ranks", others)) if of_it)
+        text += "" if code == 0 else f", ended: {said[-1] if said else code}"
         shutil.rmtree(folder, ignore_errors=True)
         return text, problems
 
