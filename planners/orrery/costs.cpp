@@ -347,7 +347,7 @@ DraftCosts::Place DraftCosts::place(const Draft& draft, const DraftPipeline& pip
 }
 
 DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const Place& place, int layers) const {
-  if (layers < draft.virtual_stages) return {};
+  if (layers < draft.virtual_stages || layers > layers_) return {};
   if (!place.remembered) return fit_anew(draft, place, layers);
   constexpr int kLayerBits = 10;
   const Fields key{place.kind << kLayerBits | static_cast<std::uint64_t>(layers), place.held};

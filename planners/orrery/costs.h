@@ -60,7 +60,8 @@ class DraftCosts {
   };
   Place place(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
               int replicas) const;
-  /// Layers in the middle of the model stand for all between its ends.
+  /// Layers in the middle of the model stand for all between its ends. kNever for fewer layers than
+  /// chunks, and for more than the model has.
   StageFit fit(const Draft& draft, const Place& place, int layers) const;
 
   /// Groups of one class cost the same: the same GPU types, and links that are as fast.

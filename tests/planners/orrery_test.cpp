@@ -57,6 +57,22 @@ double seconds_of(const PlannerResult& result, const PlannerInput& input) {
   return plan == nullptr ? kNever : input.evaluator.evaluate(*plan).iteration_time.value;
 }
 
+// Balancing asks what one more layer would take, also of a stage that has them all.
+TEST(Orrery, NoStageHasMoreLayersThanTheModel) {
+  int held = 0;
+  for (std::uint64_t number = 0; number < 16; ++number) {
+    const auto world = tiny_world(number);
+    const PlannerInput input = world->input();
+    const DraftCosts costs(input);
+    Draft draft;
+    draft.pipelines = {{1, 1, {DraftStage{{DraftGroup{{input.devices.front()}}}, {DraftChunk{}}}}}};
+    const DraftCosts::Place place = costs.place(draft, draft.pipelines.front(), 0, 1);
+    if (costs.fit(draft, place, costs.layers()).seconds < kNever) ++held;
+    EXPECT_EQ(costs.fit(draft, place, costs.layers() + 1).seconds, kNever) << number;
+  }
+  EXPECT_GT(held, 0);
+}
+
 TEST(Orrery, IsWithinAPercentOfBruteForceUnderTheSimulator) {
   constexpr std::int64_t kMostPlans = 800;
   int compared = 0;

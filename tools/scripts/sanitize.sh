@@ -15,7 +15,7 @@ kind=${1:-}
 case $kind in
   address)
     export ORRERY_PRESET=asan
-    choice=(-E '^(python_|experiments_(agreement|llama3|autohet|oobleck))')
+    choice=(-E '^(python_|experiments_(agreement|llama3|autohet|oobleck|validation_(errors|a100|sailor|today)))')
     targets=()
     ;;
   thread)
