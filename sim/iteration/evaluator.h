@@ -16,9 +16,9 @@
 namespace orrery::sim {
 
 /// Lowers a plan (collapsed, folded where that is exact), simulates one iteration without recording
-/// and rates it. All of an evaluation is done in forked copies of the process, with the clock at its
-/// start, so that it does not depend on what was evaluated before. Throws std::runtime_error if a
-/// copy fails.
+/// and rates it. All of an evaluation is done in forked copies of the process, with the clock at
+/// its start, so that it does not depend on what was evaluated before. Throws std::runtime_error if
+/// a copy fails.
 class SimulatorEvaluator final : public models::Evaluator {
  public:
   /// Keeps references to all but `options`. The cluster is that of the simulator.
