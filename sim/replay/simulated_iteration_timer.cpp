@@ -190,7 +190,8 @@ class SimulatedIterationTimer::Impl {
   static IterationAnswer answer_of(ForkedServer& server) {
     const ForkResult told = server.join();
     if (const auto* failure = std::get_if<ChildFailure>(&told)) {
-      throw std::runtime_error(failure->message);
+      const bool thrown = failure->kind == ChildFailure::Kind::exception;  // By the evaluator.
+      throw std::runtime_error((thrown ? "" : "simulation failed: ") + failure->message);
     }
     ByteReader in(std::get<std::string>(told));
     return IterationAnswer::get(in);
