@@ -54,7 +54,6 @@ class SimulatedIterationTimer final : public IterationTimer {
   /// Counts and prices as if that had been asked here: for somebody whose own answer is remembered.
   /// False: these are no bytes of record().
   bool count_asked(const AskedIterations& asked) const;
-  /// Priced everything that was simulated, and knows which entries of the profile it used.
   /// Pricer::used_entries() of all plans that were asked for, remembered ones included.
   std::vector<std::string> used_entries() const;
 
