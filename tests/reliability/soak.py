@@ -9,7 +9,7 @@ Alternates until the time is up:
   must be those of the first one (fp64, to 1e-9). Memory and open descriptors of launcher and ranks
   are read all along: no process may have a tenth (and 8 MiB) of memory more in the last quarter of
   its life than in the second, from STEADY steps after its start on, or more than two descriptors
-  more than its like had in the first training;
+  more than its like had in the first training, or, without kills, more of them late than early;
 - a replay on a cluster of the library, with a policy and a seed that are drawn, twice: the same
   bytes, and nothing left behind.
 Prints a line for each; exit code 1: something was wrong.
@@ -56,7 +56,7 @@ def lines(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def growth(samples, most):
+def growth(samples, most, disturbed):
     """What is wrong with samples (bytes, descriptors, steps so far) of one process."""
     problems = []
     # Less than `most` shows nothing: while a rank is dead the others have no connection to it.
@@ -66,11 +66,13 @@ def growth(samples, most):
     steady = [sample for sample in samples if sample[2] >= samples[0][2] + STEADY]
     if len(steady) >= 16:
         quarter = len(steady) // 4
-        early, late = (
-            statistics.median(sample[0] for sample in part)
+        (early, early_open), (late, late_open) = (
+            [statistics.median(sample[i] for sample in part) for i in range(2)]
             for part in (steady[quarter:2 * quarter], steady[-quarter:]))
         if late > 1.1 * early + (8 << 20):
             problems.append(f"memory grew from {early / 2**20:.0f} to {late / 2**20:.0f} MiB")
+        if late_open > early_open and not disturbed:
+            problems.append(f"descriptors grew from {early_open:.0f} to {late_open:.0f}")
     return problems
 
 
@@ -126,7 +128,7 @@ class Soak(Runner):
         if worst > 1e-9:
             problems.append(f"a loss is off by {worst:.2g}")
         for pid, of_one in samples.items():
-            problems += growth(of_one, self.most[pid != process.pid])
+            problems += growth(of_one, self.most[pid != process.pid], kills > 0)
         launcher = samples.get(process.pid, [(0, 0, 0)])
         others = [sample for pid in samples if pid != process.pid for sample in samples[pid]]
         text = f"{len(found)} steps, {kills} kills, worst loss {worst:.1e}" + "".join(
