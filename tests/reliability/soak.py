@@ -7,9 +7,10 @@ Alternates until the time is up:
 - a training of STEPS steps (--elastic torchft, checkpoints) of which up to three ranks are killed,
   at moments drawn over the time that the first training takes, which nothing disturbs. Its losses
   must be those of the first one (fp64, to 1e-9). Memory and open descriptors of launcher and ranks
-  are read all along: no process may have a tenth (and 8 MiB) of memory more in the last quarter of
-  its life than in the second, from STEADY steps after its start on, or more than two descriptors
-  more than its like had in the first training, or, without kills, more of them late than early;
+  are read all along: while no rank is killed, from STEADY steps after a process's start or the last
+  kill on, none may have a tenth (and 8 MiB) of memory more in the last quarter than in the second;
+  at no time more than two descriptors more than its like had in the first training, or, in a
+  training without kills, more of them late than early;
 - a replay on a cluster of the library, with a policy and a seed that are drawn, twice: the same
   bytes, and nothing left behind.
 Prints a line for each; exit code 1: something was wrong.
@@ -56,22 +57,27 @@ def lines(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def growth(samples, most, disturbed):
-    """What is wrong with samples (bytes, descriptors, steps so far) of one process."""
+def growth(samples, most, kills):
+    """What is wrong with samples (bytes, descriptors, steps so far) of one process, in a training
+    of which ranks were killed after so many steps each."""
     problems = []
     # Less than `most` shows nothing: while a rank is dead the others have no connection to it.
     descriptors = max(sample[1] for sample in samples)
     if descriptors > most + 2:  # Another plan may need another connection.
         problems.append(f"{descriptors} descriptors in place of {most}")
-    steady = [sample for sample in samples if sample[2] >= samples[0][2] + STEADY]
-    if len(steady) >= 16:
+    # Where ranks are missing the others hold more of the model, so that kills part what is compared.
+    for begin, end in zip([samples[0][2], *kills], [*kills, sys.maxsize]):
+        steady = [sample for sample in samples
+                  if max(begin, samples[0][2]) + STEADY <= sample[2] < end]
+        if len(steady) < 16:
+            continue
         quarter = len(steady) // 4
         (early, early_open), (late, late_open) = (
             [statistics.median(sample[i] for sample in part) for i in range(2)]
             for part in (steady[quarter:2 * quarter], steady[-quarter:]))
         if late > 1.1 * early + (8 << 20):
             problems.append(f"memory grew from {early / 2**20:.0f} to {late / 2**20:.0f} MiB")
-        if late_open > early_open and not disturbed:
+        if late_open > early_open and not kills:
             problems.append(f"descriptors grew from {early_open:.0f} to {late_open:.0f}")
     return problems
 
@@ -94,7 +100,7 @@ class Soak(Runner):
              "--precision", "fp64", "--steps", STEPS, "--out", folder / "out", "--quiet",
              "--elastic", "torchft", "--checkpoint-every", "50", "--checkpoints",
              folder / "checkpoints"])
-        samples, kills = {}, 0
+        samples, kills = {}, []  # Steps before each kill.
         begin = time.monotonic()
         while process.poll() is None:
             steps = lines(folder / "out/losses.csv")
@@ -104,9 +110,10 @@ class Soak(Runner):
                 found = usage(pid)
                 if found and (pid in ranks or pid == process.pid):
                     samples.setdefault(pid, []).append((*found, steps))
-            if len(moments) > kills and time.monotonic() - begin > moments[kills] and len(ranks) > 2:
+            if (len(moments) > len(kills) and len(ranks) > 2
+                    and time.monotonic() - begin > moments[len(kills)]):
                 os.kill(rng.choice(ranks), signal.SIGKILL)
-                kills += 1
+                kills.append(steps)
             time.sleep(self.duration / SAMPLES if self.expected else 0.2)
         duration = time.monotonic() - begin
         code, output, problem = self.finish(process)
@@ -128,10 +135,10 @@ class Soak(Runner):
         if worst > 1e-9:
             problems.append(f"a loss is off by {worst:.2g}")
         for pid, of_one in samples.items():
-            problems += growth(of_one, self.most[pid != process.pid], kills > 0)
+            problems += growth(of_one, self.most[pid != process.pid], kills)
         launcher = samples.get(process.pid, [(0, 0, 0)])
         others = [sample for pid in samples if pid != process.pid for sample in samples[pid]]
-        text = f"{len(found)} steps, {kills} kills, worst loss {worst:.1e}" + "".join(
+        text = f"{len(found)} steps, {len(kills)} kills, worst loss {worst:.1e}" + "".join(
             f", {what} {max(sample[0] for sample in of_it) >> 20} MiB and "
             f"{max(sample[1] for sample in of_it)} descriptors"
             for what, of_it in (("launcher", launcher), ("ranks", others)) if of_it)
