@@ -1,8 +1,6 @@
 #include "sim/flow/fork.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +13,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "sim/flow/fresh_memory.h"
 
 namespace orrery::sim {
 namespace {
@@ -32,22 +31,6 @@ bool write_all(int file, std::string_view bytes) {
     bytes.remove_prefix(count);
   }
   return true;
-}
-
-/// In the child: the memory that it takes from now on comes in huge pages. A simulation touches ten
-/// thousand small ones, and a fault for each costs 10 us on some virtual machines.
-void take_huge_pages() {
-  constexpr int kRoom = 64 << 20, kMapped = 32 << 20;
-  constexpr std::uintptr_t kHuge = 2 << 20;
-  mallopt(M_MMAP_THRESHOLD, kMapped);
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  mallopt(M_TOP_PAD, kRoom);
-  const auto end_of_heap = [] { return reinterpret_cast<std::uintptr_t>(sbrk(0)); };
-  const std::uintptr_t first = (end_of_heap() + kHuge - 1) / kHuge * kHuge;
-  void* volatile const taken = std::malloc(kMapped / 2);  // Else the compiler leaves it out.
-  std::free(taken);
-  const std::uintptr_t past = end_of_heap() / kHuge * kHuge;
-  if (first < past) madvise(reinterpret_cast<void*>(first), past - first, MADV_HUGEPAGE);
 }
 
 /// In the child: its exit status.

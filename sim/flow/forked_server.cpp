@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "models/base/check.h"
+#include "sim/flow/fresh_memory.h"
 
 namespace orrery::sim {
 namespace {
@@ -84,6 +85,7 @@ ForkedServer::ForkedServer(const std::function<std::string(const std::string&)>&
   child.death_signal = SIGKILL;
   child.body = [&] {
     ::close(ends[0]);
+    use_up_free_memory();  // Answers are made in copies of this one.
     return serve(ends[1], answer);
   };
   try {
