@@ -5,6 +5,7 @@
 #include "models/base/check.h"
 #include "models/lower/passes.h"
 #include "models/sharding/activation.h"
+#include "models/sharding/flatten.h"
 
 namespace orrery::models {
 namespace {
@@ -34,6 +35,7 @@ Annotation activations(const ir::Segment& segment) {
 struct Pattern {
   bool transfer = false;
   bool local_sends = false;  ///< Collective of sends inside one collapsed rank.
+  bool brings_own = false;   ///< The destination computes some of what it receives, too.
   RankId source;
   RankId destination;
   std::vector<RankId> members;  ///< Of a collective.
@@ -57,12 +59,15 @@ class Boundary {
   /// Between two elements of the pipeline, `lower` being passed first in the forward direction.
   Boundary(const LowerContext& context, const PlacedSegment& lower, const PlacedSegment& upper,
            bool backward, KnownTransfers& known, ProgramBuilder& builder)
-      : context_(context), lower_(lower), upper_(upper), backward_(backward), builder_(builder) {
-    const PlacedSegment& sender = backward ? upper_ : lower_;
+      : context_(context),
+        lower_(lower),
+        upper_(upper),
+        backward_(backward),
+        senders_(activations(*(backward ? upper : lower).segment)),
+        shape_{total_share(senders_), context.workload.sequence_length},
+        builder_(builder) {
     const PlacedSegment& receiver = backward ? lower_ : upper_;
-    const Annotation senders = activations(*sender.segment);
-    const auto steps = known.steps(senders, activations(*receiver.segment),
-                                   {total_share(senders), context.workload.sequence_length},
+    const auto steps = known.steps(senders_, activations(*receiver.segment), shape_,
                                    context.plan.communication.activation_transfer);
     for (const GroupStep& step : steps) add_pattern(step);
   }
@@ -132,11 +137,28 @@ class Boundary {
     return true;
   }
 
+  /// Whether the device holds some of the slices once it has computed its part.
+  bool computes_some(int device, const std::vector<Slice>& slices) const {
+    const bool sends = std::any_of(
+        senders_.subgroups.begin(), senders_.subgroups.end(), [&](const Subgroup& subgroup) {
+          return std::find(subgroup.devices.begin(), subgroup.devices.end(), device) !=
+                 subgroup.devices.end();
+        });
+    if (!sends) return false;
+    const std::vector<Slice> own = held(flatten(senders_, shape_), device);
+    return std::any_of(slices.begin(), slices.end(), [&](const Slice& slice) {
+      return std::any_of(own.begin(), own.end(), [&](const Slice& computed) {
+        return slice.begin < computed.end && computed.begin < slice.end;
+      });
+    });
+  }
+
   /// Sends between the same two ranks (slices of a collapsed group) travel side by side.
   void add_send(const GroupStep& step, Bytes size, const std::vector<ir::Region>& regions) {
     const RankId source = rank(step.source);
     const RankId destination = rank(step.destination);
     const ir::Transfer transfer = {{step.source}, {step.destination}, size};
+    const bool brings_own = computes_some(step.destination, step.slices);
     for (Pattern& pattern : patterns_) {
       if (!pattern.transfer || pattern.source != source || pattern.destination != destination) {
         continue;
@@ -148,10 +170,12 @@ class Boundary {
       all.insert(all.end(), regions.begin(), regions.end());
       pattern.regions = builder_.region_set(std::move(all));
       pattern.bytes += size;
+      pattern.brings_own |= brings_own;
       return;
     }
     Pattern pattern;
     pattern.transfer = true;
+    pattern.brings_own = brings_own;
     pattern.source = source;
     pattern.destination = destination;
     pattern.transfers = builder_.transfer_set({transfer});
@@ -164,6 +188,8 @@ class Boundary {
   const PlacedSegment& lower_;
   const PlacedSegment& upper_;
   bool backward_;
+  Annotation senders_;
+  Shape shape_;
   ProgramBuilder& builder_;
   std::vector<Pattern> patterns_;
 };
@@ -240,6 +266,10 @@ class Crossing {
     if (const auto it = arrived_.find(rank); it != arrived_.end()) {
       for (const PendingOp before : it->second) builder_.depends(op, before);
     }
+    depend_on_own(op, rank, micro_batch);
+  }
+
+  void depend_on_own(PendingOp op, RankId rank, int micro_batch) {
     if (const auto own = sender_at_.find(rank); own != sender_at_.end()) {
       builder_.depends(
           op, ops_.at(backward_, sender_index_, micro_batch, own->second.first, own->second.second)
@@ -253,6 +283,8 @@ class Crossing {
         builder_.add(op(ir::OpKind::recv, pattern.destination, pattern, micro_batch));
     builder_.match(send, recv);
     depend_on_source(send, pattern.source, micro_batch);
+    // Else its own pass may write what has arrived, or what arrives.
+    if (pattern.brings_own) depend_on_own(recv, pattern.destination, micro_batch);
     builder_.depends(send, last_send);
     arrived_[pattern.destination].push_back(recv);
     return send;

@@ -408,6 +408,38 @@ TEST(Conservation, ASendCarriesItsRegions) {
   }
 }
 
+// The leader of a tensor-parallel group is sent what it has computed as a member of another one: it
+// arrives where its own pass writes, so that one must wait for the other.
+TEST(Conservation, ARankReceivesWhatItComputesItselfAfterItsOwnPass) {
+  const Workload workload = build_workload(small_model(), kTokens, ir::Dtype::bf16);
+  ir::Group pair;
+  pair.tensor_parallel = 2;
+  ir::Plan plan = one_stage(2, pair);
+  std::vector<ir::Segment>& segments = plan.pipelines[0].stages[0].segments;
+  segments.push_back(segments.front());
+  segments[0].last_block = {2};
+  segments[1].first_block = {3};
+  segments[1].groups[0].devices = {{1}, {2}};
+  segments[1].groups[1].devices = {{3}, {0}};
+  const ir::Program program = lowered(plan, workload, false);
+  ASSERT_EQ(ir::find_defect(program), "");
+  std::set<int> after_own, others;  // Devices that receive.
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const ir::Op& op = program.ops[i];
+    if (op.kind != ir::OpKind::recv ||
+        program.region_sets[op.regions].front().tensor != ir::TensorKind::activation) {
+      continue;
+    }
+    const auto before = program.dependencies_of({static_cast<std::int32_t>(i)});
+    const bool waits = std::any_of(before.begin(), before.end(), [&](OpId id) {
+      return program.op(id).kind == ir::OpKind::forward && program.op(id).rank == op.rank;
+    });
+    (waits ? after_own : others).insert(program.rank_of(op).devices.front().value);
+  }
+  EXPECT_EQ(after_own, (std::set<int>{1, 3}));  // The leaders of the second half.
+  EXPECT_EQ(others, (std::set<int>{0, 2}));     // Their members, from them.
+}
+
 TEST(Conservation, EqualPipelinesHaveTheOpsOfTheClosedForm) {
   const Workload workload = build_workload(small_model(), kTokens, ir::Dtype::bf16);
   for (const int tensor : {1, 2}) {
