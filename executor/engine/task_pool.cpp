@@ -16,10 +16,12 @@ TaskPool::~TaskPool() {
 void TaskPool::submit(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
   tasks_.push_back(std::move(task));
-  if (tasks_.size() > idle_) {
+  if (tasks_.size() <= idle_) return changed_.notify_one();
+  try {
     threads_.emplace_back([this] { run(); });
-  } else {
-    changed_.notify_one();
+  } catch (...) {
+    tasks_.pop_back();
+    throw;
   }
 }
 

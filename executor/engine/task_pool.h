@@ -16,7 +16,8 @@ class TaskPool {
   TaskPool(const TaskPool&) = delete;
   TaskPool& operator=(const TaskPool&) = delete;
   ~TaskPool();  ///< Waits for all tasks.
-  /// Starts at once, on an idle thread or a new one. The task does not throw.
+  /// Starts at once, on an idle thread or a new one. The task does not throw. Throws
+  /// std::system_error where no thread can be made; the task then never runs.
   void submit(std::function<void()> task);
 
  private:

@@ -81,11 +81,11 @@ class Worker::Impl {
   }
 
   ~Impl() {
-    // Callbacks of requests that are still out must not meet a worker that is gone.
+    // What still runs must not meet a worker that is gone.
     if (error_) transport_.abort("its worker has ended");
     pool_.reset();
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return requests_ == 0; });
+    changed_.wait(lock, [&] { return elsewhere_ == 0; });
   }
 
   StepResult step(std::int64_t number) {
@@ -187,9 +187,11 @@ class Worker::Impl {
     return !error_;
   }
 
+  /// Also for threads that have finished an op and still look for what may start: the next step
+  /// must not begin under their hands.
   void wait_for_all() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return error_ || undone_ == 0; });
+    changed_.wait(lock, [&] { return error_ || (undone_ == 0 && elsewhere_ == 0); });
   }
 
   /// The compute stream moves on: receives that it will soon need are posted.
@@ -232,13 +234,20 @@ class Worker::Impl {
     try {
       const ir::Op& op = view_.op(local);
       if (op.kind == ir::OpKind::collective) {
-        pool_->submit([this, local] {
-          try {
-            run(local);
-          } catch (...) {
-            fail(std::current_exception());
-          }
-        });
+        goes_elsewhere();
+        try {
+          pool_->submit([this, local] {
+            try {
+              run(local);
+            } catch (...) {
+              fail(std::current_exception());
+            }
+            comes_back();
+          });
+        } catch (...) {
+          comes_back();
+          throw;
+        }
       } else {
         transfer(local);
       }
@@ -259,10 +268,7 @@ class Worker::Impl {
     const Tag tag = make_tag(static_cast<std::uint64_t>(number_), view_.tag_number(local), 0);
     const RequestPointer request = sends ? transport_.send(view_.peer(op), tag, *bytes)
                                          : transport_.receive(view_.peer(op), tag, *bytes);
-    {
-      const std::lock_guard lock(mutex_);
-      ++requests_;
-    }
+    goes_elsewhere();
     request->then([this, local, sends, tensors, bytes, begin](const TransportError* error) {
       try {
         if (error != nullptr) throw TransportError(*error);
@@ -271,10 +277,18 @@ class Worker::Impl {
       } catch (...) {
         fail(std::current_exception());
       }
-      const std::lock_guard lock(mutex_);
-      --requests_;
-      changed_.notify_all();
+      comes_back();
     });
+  }
+
+  void goes_elsewhere() {
+    const std::lock_guard lock(mutex_);
+    ++elsewhere_;
+  }
+  void comes_back() {
+    const std::lock_guard lock(mutex_);
+    --elsewhere_;
+    changed_.notify_all();
   }
 
   void run(std::size_t local) {
@@ -396,7 +410,7 @@ class Worker::Impl {
   std::vector<int> waits_;
   std::size_t undone_ = 0;
   std::size_t compute_at_ = 0;
-  std::size_t requests_ = 0;  ///< Whose callbacks have not ended.
+  std::size_t elsewhere_ = 0;  ///< Callbacks of requests and tasks of the pool that have not ended.
   std::vector<std::size_t> startable_;
   using Ahead = std::pair<std::size_t, std::size_t>;  ///< Need, local op.
   std::priority_queue<Ahead, std::vector<Ahead>, std::greater<>> ahead_;
