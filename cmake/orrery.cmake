@@ -147,7 +147,7 @@ function(orrery_test name)
   add_test(NAME ${name} COMMAND ${program} ${filter} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   # RapidCheck draws the same cases in every run; by hand (without RC_PARAMS) it draws new ones.
   set_tests_properties(${name} PROPERTIES
-    LABELS "${arg_LABELS}" TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "RC_PARAMS=seed=1")
+    LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77 ENVIRONMENT "RC_PARAMS=seed=1")
 endfunction()
 
 # The GoogleTest suites that stand in source files.

@@ -324,6 +324,7 @@ RunSpec make_spec(const JobSettings& given, const JudgeSettings& judge, const Re
   if (job.profile) spec.profile = {*job.profile, job.at("profile")};
   if (job.scale_profile) spec.scale_profile = {*job.scale_profile, at_setting("scale_profile")};
   if (plan != nullptr) spec.plan = {plan->path, config::Position{}};
+  if (plan != nullptr && !diagnostics.empty()) plan->report(diagnostics);  // Not read further.
   judge_by(judge, spec);
   return spec;
 }
@@ -351,7 +352,12 @@ std::vector<LoadedRun> load_plans(const std::vector<std::string>& plans, const J
     Diagnostics of_this = diagnostics;
     specs.push_back(make_spec(job, judge, &plan, of_this));
     check_names(specs.back(), library, of_this);
-    of_this.raise();  // Flags are the same for all plans: once is enough.
+    if (!of_this.empty()) {  // Flags are the same for all plans, files are not.
+      for (const ReadPlan& other : read) {
+        if (&other != &plan) other.report(of_this);
+      }
+    }
+    of_this.raise();
     if (complete) complete(specs.back().job);
   }
   std::vector<LoadedRun> runs;

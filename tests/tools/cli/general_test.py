@@ -91,6 +91,10 @@ class BadInput(Case):
             "--model: unknown model 'llama2_13' (did you mean 'llama2_13b'?)"])
         self.refuse("simulate", HEXISCALE, "-c", "hexiscale_case_study", "-m", "llama2_13b",
                     says="--sequence-length: missing (give it, or a job file with --job; for example")
+        plans = [self.write(name, f"schema: orrery/plan/1\n{name}: 1\n") for name in "ab"]
+        self.refuse("simulate", *plans, *WHERE[:4], says=[
+            "--sequence-length: missing", f"{plans[0]}:2:1: unknown key 'a'",
+            f"{plans[1]}:2:1: unknown key 'b'"])
         self.refuse("plan", "-p", "hexiscale", *JOB, "--dtype", "bf61", "--recompute", "none,ful",
                     "--seed", "-1", "--straggler", "3", "-o", "x", "--cost", "simu", says=[
                         "--dtype: unknown value 'bf61' (did you mean 'bf16'?",

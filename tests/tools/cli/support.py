@@ -27,7 +27,7 @@ H20 = ["--cluster", "hetu_32h20", "--model", "hetu_32b", "--sequence-length", "4
 def orrery(*args, **kwargs):
     kwargs.setdefault("cwd", ROOT)
     kwargs.setdefault("stdout", subprocess.PIPE)
-    return subprocess.run([BINARY, *args], stderr=subprocess.PIPE, text=True, timeout=300, **kwargs)
+    return subprocess.run([BINARY, *args], stderr=subprocess.PIPE, text=True, **kwargs)
 
 
 def start(*args, **kwargs):
