@@ -150,6 +150,14 @@ function(orrery_test name)
     LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77 ENVIRONMENT "RC_PARAMS=seed=1")
 endfunction()
 
+# A library that is loaded before the C library of programs which may have sanitizers of their own.
+function(orrery_preloaded name source)
+  add_library(${name} SHARED ${source})
+  target_link_libraries(${name} PRIVATE orrery_options ${CMAKE_DL_LIBS})
+  target_compile_options(${name} PRIVATE -fno-sanitize=all)
+  target_link_options(${name} PRIVATE -fno-sanitize=all)
+endfunction()
+
 # The GoogleTest suites that stand in source files.
 function(orrery_suites out)
   set(found)

@@ -35,6 +35,9 @@ source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/setup.sh"
 [[ -n ${ORRERY_TARGETS:-} ]] && read -ra targets <<<"$ORRERY_TARGETS"
 setup_build "${targets[@]}"
 export UBSAN_OPTIONS=print_stacktrace=1
+# Simulations are forked, and each page that a copy touches costs: freed memory is used again soon,
+# and where it was allocated is known to one level.
+export ASAN_OPTIONS=quarantine_size_mb=1:thread_local_quarantine_size_kb=16:malloc_context_size=1:max_redzone=64
 # Simulations are forked while other threads sleep.
 export TSAN_OPTIONS=halt_on_error=1:die_after_fork=0
 exec ctest --test-dir "$build_dir" --output-on-failure --no-tests=error "${choice[@]}" "$@" </dev/null
