@@ -73,7 +73,8 @@ void NetlabFabric::carry(Server& server, std::size_t slot, std::int64_t last) {
       std::llround(static_cast<double>(transit.frame.wire_bytes) * server.ns_per_byte);
   transit.first = std::max(server.free, transit.first);
   server.free = std::max(last, transit.first + duration);
-  const std::int64_t latency = transit.passed == 0 ? paths_[key(transit.frame)].latency : 0;
+  const std::int64_t latency =
+      transit.passed == 0 ? paths_[key(transit.frame)].latency + transit.held : 0;
   transit.first += latency;
   ++transit.passed;
   post(server.free + latency, What::arrival, slot);
@@ -139,7 +140,7 @@ void NetlabFabric::drop(std::size_t slot) {
   release(slot);
 }
 
-bool NetlabFabric::offer(NetlabFrame frame, std::int64_t now) {
+bool NetlabFabric::offer(NetlabFrame frame, std::int64_t now, std::int64_t held) {
   ORRERY_CHECK(frame.from != frame.to && std::min(frame.from, frame.to) >= 0 &&
                    std::max(frame.from, frame.to) < static_cast<int>(nodes_),
                "a frame from node {} to node {} of {}", frame.from, frame.to, nodes_);
@@ -150,7 +151,7 @@ bool NetlabFabric::offer(NetlabFrame frame, std::int64_t now) {
     slot = unused_.back();
     unused_.pop_back();
   }
-  transits_[slot] = {std::move(frame), now, 0};
+  transits_[slot] = {std::move(frame), now, 0, held};
   if (arrive(slot, now)) return true;
   drop(slot);
   return false;

@@ -39,9 +39,9 @@ class NetlabFabric {
 
   explicit NetlabFabric(const NetlabSpec& spec, std::int64_t queue_bytes = kQueueBytes);
 
-  /// A frame comes whole from its node at `now` (ns), up to which advance() has been called. False:
-  /// it was dropped.
-  bool offer(NetlabFrame frame, std::int64_t now);
+  /// A frame comes whole from its node at `now` (ns), up to which advance() has been called, and is
+  /// `held` back (ns) behind its port. False: it was dropped.
+  bool offer(NetlabFrame frame, std::int64_t now, std::int64_t held = 0);
   /// When advance() has something to do; none: nothing is under way.
   std::optional<std::int64_t> next_event() const;
   /// Calls deliver(frame, due) for each frame whose last byte reaches its node until `now`, in the
@@ -77,6 +77,7 @@ class NetlabFabric {
     NetlabFrame frame;
     std::int64_t first = 0;  ///< Its first byte is at the next server.
     std::size_t passed = 0;  ///< Servers behind it.
+    std::int64_t held = 0;   ///< ns, on top of the path's latency.
   };
   enum class What { arrival, ready };
   struct Event {

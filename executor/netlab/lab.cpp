@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <set>
 #include <utility>
@@ -29,6 +30,7 @@ namespace {
 constexpr std::chrono::milliseconds kPatience(2'000);  // with a switch that is asked to end
 constexpr int kReadyMs = 30'000;                       // until a switch has built its ports
 constexpr const char* kReady = "ok";
+constexpr double kMillion = 1e6;
 
 int size_of(const NetlabSpec& spec) { return static_cast<int>(spec.nodes.size()); }
 
@@ -124,6 +126,20 @@ std::string text_of(const std::string& path) {
   return read_file(path, text) ? "" : text;
 }
 
+NetlabDisturbance disturbance_of(const NetlabCounters::Told& told, int nodes) {
+  NetlabDisturbance out;
+  out.loss = static_cast<double>(told.lost.load()) / kMillion;
+  out.late = static_cast<double>(told.late.load()) / kMillion;
+  out.lateness = Seconds{1e-9 * static_cast<double>(told.late_ns.load())};
+  for (int from = 0; from < nodes; ++from) {
+    const std::uint64_t cut = told.cut[from].load();
+    for (int to = 0; to < nodes; ++to) {
+      if ((cut >> to & 1) != 0) out.cuts.emplace_back(from, to);
+    }
+  }
+  return out;
+}
+
 std::vector<Socket> open_taps(const NetlabSpec& spec) {
   const Socket own(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
   std::vector<Socket> taps;
@@ -194,6 +210,28 @@ NetlabDown netlab_down(const NetlabSpec& spec, const NetlabOptions& options) {
   return remove_all(find_netlab_state(spec.name, options.state_folders), spec);
 }
 
+void netlab_disturb(const NetlabSpec& spec, const NetlabDisturbance& disturbance,
+                    const NetlabOptions& options) {
+  require_sound(spec);
+  if (const auto problems = find_problems(spec, disturbance); !problems.empty()) {
+    throw NetlabError(fmt::format("{}", fmt::join(problems, "; ")));
+  }
+  const auto path = find_netlab_state(spec.name, options.state_folders);
+  const std::optional<NetlabState> state = path ? read_netlab_state(*path) : std::nullopt;
+  const std::shared_ptr<NetlabCounters> counters =
+      state ? map_netlab_counters(netlab_counters_path(*path), false) : nullptr;
+  if (!counters || state->spec != spec || !is_whole(*state)) {
+    throw NetlabError(fmt::format("no lab '{}' with these settings is up", spec.name));
+  }
+  std::array<std::uint64_t, kMostNetlabNodes> cuts{};
+  for (const auto& [from, to] : disturbance.cuts) cuts[from] |= std::uint64_t{1} << to;
+  NetlabCounters::Told& told = counters->told;
+  told.lost = std::llround(kMillion * disturbance.loss);
+  told.late = std::llround(kMillion * disturbance.late);
+  told.late_ns = std::llround(1e9 * disturbance.lateness.value);
+  std::copy(cuts.begin(), cuts.end(), told.cut);
+}
+
 NetlabStatus netlab_status(const NetlabSpec& spec, const NetlabOptions& options) {
   require_sound(spec);
   NetlabStatus status;
@@ -215,6 +253,7 @@ NetlabStatus netlab_status(const NetlabSpec& spec, const NetlabOptions& options)
   status.real_time = counters->real_time.load() != 0;
   status.late_frames = counters->late_frames.load();
   status.worst_late_seconds = 1e-9 * static_cast<double>(counters->worst_late_ns.load());
+  status.disturbance = disturbance_of(counters->told, size_of(spec));
   for (std::size_t node = 0; node < status.ports.size(); ++node) {
     const NetlabCounters::Port& from = counters->ports[node];
     NetlabPortStatus& port = status.ports[node];
@@ -223,6 +262,7 @@ NetlabStatus netlab_status(const NetlabSpec& spec, const NetlabOptions& options)
     port.received_frames = from.received_frames.load();
     port.received_bytes = from.received_bytes.load();
     port.dropped = from.dropped.load();
+    port.lost = from.lost.load();
     port.stranded = from.stranded.load();
     port.refused = from.refused.load();
   }

@@ -44,6 +44,11 @@ void describe(config::Visitor& v, NetlabDown& down);
 /// files, as far as they are there.
 NetlabDown netlab_down(const NetlabSpec& spec, const NetlabOptions& options);
 
+/// From now on frames of the lab fare as told, until they are told otherwise or the lab is taken
+/// down. Throws NetlabError: no such lab is up.
+void netlab_disturb(const NetlabSpec& spec, const NetlabDisturbance& disturbance,
+                    const NetlabOptions& options);
+
 struct NetlabPortStatus {
   bool present = false;  ///< Its namespace is there.
   std::int64_t sent_frames = 0;
@@ -51,6 +56,7 @@ struct NetlabPortStatus {
   std::int64_t received_frames = 0;
   std::int64_t received_bytes = 0;
   std::int64_t dropped = 0;
+  std::int64_t lost = 0;  ///< As a disturbance told.
   std::int64_t stranded = 0;
   std::int64_t refused = 0;
   std::vector<int> processes;
@@ -62,6 +68,7 @@ struct NetlabStatus {
   bool real_time = false;
   std::int64_t late_frames = 0;
   double worst_late_seconds = 0;
+  NetlabDisturbance disturbance;
   std::vector<NetlabPortStatus> ports;  ///< By node of the spec.
   bool up() const { return switch_pid > 0; }
 };

@@ -111,6 +111,25 @@ std::vector<std::string> find_problems(const NetlabSpec& spec) {
   return problems;
 }
 
+std::vector<std::string> find_problems(const NetlabSpec& spec,
+                                       const NetlabDisturbance& disturbance) {
+  std::vector<std::string> problems;
+  for (const auto& [what, share] :
+       {std::pair{"loss", disturbance.loss}, {"late", disturbance.late}}) {
+    if (share >= 0 && share <= 1) continue;
+    problems.push_back(fmt::format("{} is the share {}, 0 to 1 are possible", what, share));
+  }
+  if (!is_latency(disturbance.lateness)) {
+    problems.push_back(bad_latency("late frames", disturbance.lateness));
+  }
+  const int size = static_cast<int>(spec.nodes.size());
+  for (const auto& [from, to] : disturbance.cuts) {
+    if (from != to && std::min(from, to) >= 0 && std::max(from, to) < size) continue;
+    problems.push_back(fmt::format("{} to {} is no way between {} nodes", from, to, size));
+  }
+  return problems;
+}
+
 std::string namespace_name(const NetlabSpec& spec, int node) {
   return fmt::format("orrery-{}-{}", spec.name, spec.nodes[node].name);
 }

@@ -7,6 +7,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/base/units.h"
@@ -52,6 +53,16 @@ struct NetlabSpec {
   bool operator==(const NetlabSpec&) const = default;
 };
 
+/// What befalls frames on their way, on top of rates and latencies. Nothing by default.
+struct NetlabDisturbance {
+  double loss = 0;  ///< Share of the frames that are lost, of all pairs of nodes.
+  double late = 0;  ///< Share that are held back by `lateness`: later ones overtake them.
+  Seconds lateness{0.01};
+  std::vector<std::pair<int, int>> cuts;  ///< (from, to): what the first sends does not arrive.
+
+  bool operator==(const NetlabDisturbance&) const = default;
+};
+
 /// Most nodes of one lab: each takes a namespace, and ranks share the cores of one machine.
 inline constexpr int kMostNetlabNodes = 64;
 /// Bytes of IP in a frame.
@@ -61,6 +72,9 @@ inline constexpr const char* kNetlabDevice = "eth0";
 
 /// What cannot be set up, in words: names, counts, rates, latencies, indices. Empty: it can.
 std::vector<std::string> find_problems(const NetlabSpec& spec);
+/// What is wrong with a disturbance of the lab: shares, lateness, nodes. Empty: nothing.
+std::vector<std::string> find_problems(const NetlabSpec& spec,
+                                       const NetlabDisturbance& disturbance);
 
 /// "orrery-<lab>-<node>".
 std::string namespace_name(const NetlabSpec& spec, int node);

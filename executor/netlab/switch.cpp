@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <random>
 #include <utility>
 
 #include "executor/netlab/error.h"
@@ -120,9 +121,25 @@ class Switch {
       const std::int64_t bytes = tap_wire_bytes(data);
       add(port.sent_frames);
       add(port.sent_bytes, bytes);
+      if (is_lost(from, to)) {
+        add(port.lost);
+        continue;
+      }
       const std::int64_t now = monotonic_ns();
-      fabric_.offer({from, to, bytes, {data.begin(), data.end()}}, now);
+      fabric_.offer({from, to, bytes, {data.begin(), data.end()}}, now, lateness());
     }
+  }
+
+  bool falls(const std::atomic<std::int64_t>& of_a_million) {
+    const std::int64_t share = of_a_million.load(std::memory_order_relaxed);
+    return share > 0 && std::uniform_int_distribution<std::int64_t>(1, 1'000'000)(draws_) <= share;
+  }
+  bool is_lost(int from, int to) {
+    const std::uint64_t cut = counters_.told.cut[from].load(std::memory_order_relaxed);
+    return (cut >> to & 1) != 0 || falls(counters_.told.lost);
+  }
+  std::int64_t lateness() {
+    return falls(counters_.told.late) ? counters_.told.late_ns.load(std::memory_order_relaxed) : 0;
   }
 
   void give(NetlabFrame& frame, std::int64_t due) {
@@ -159,6 +176,7 @@ class Switch {
   const std::vector<Socket>& taps_;
   NetlabCounters& counters_;
   NetlabFabric fabric_;
+  std::mt19937_64 draws_{1};
   std::vector<char> buffer_;
   Socket poll_;
   Socket timer_;

@@ -12,7 +12,8 @@
 
 namespace orrery::executor {
 
-/// What the switch counts, in memory that it shares with whoever asks (a mapped file).
+/// What the switch counts and what it is told, in memory that it shares with whoever asks (a mapped
+/// file).
 struct NetlabCounters {
   struct Port {
     std::atomic<std::int64_t> sent_frames;  ///< As the node hands them over: up to 64 KiB each.
@@ -20,6 +21,7 @@ struct NetlabCounters {
     std::atomic<std::int64_t> received_frames;
     std::atomic<std::int64_t> received_bytes;
     std::atomic<std::int64_t> dropped;   ///< Sent by the node, found a full queue.
+    std::atomic<std::int64_t> lost;      ///< Sent by the node, lost or cut off as told.
     std::atomic<std::int64_t> stranded;  ///< Sent by the node to no node (broadcast, IPv6).
     std::atomic<std::int64_t> refused;   ///< The node's kernel did not take them.
   };
@@ -27,6 +29,13 @@ struct NetlabCounters {
   std::atomic<std::int64_t> late_frames;    ///< Delivered more than kLateNs after they were due.
   std::atomic<std::int64_t> worst_late_ns;  ///< The most that a frame was late.
   std::atomic<std::int64_t> real_time;      ///< 1: the switch runs before all ordinary processes.
+
+  /// NetlabDisturbance; may change at any time.
+  struct Told {
+    std::atomic<std::int64_t> lost, late;              ///< Of a million frames.
+    std::atomic<std::int64_t> late_ns;                 ///< For how long late ones are held back.
+    std::atomic<std::uint64_t> cut[kMostNetlabNodes];  ///< By sender; bit n: not to node n.
+  } told;
 };
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 

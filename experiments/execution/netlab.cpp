@@ -94,6 +94,30 @@ executor::NetlabOptions lab_options() {
 /// Cores that ranks may use; the switch takes its time from them too.
 double cores() { return std::max(1U, std::thread::hardware_concurrency()); }
 
+/// Names of nodes become their numbers.
+executor::NetlabDisturbance disturbance_of(const NetlabSettings& settings,
+                                           const executor::NetlabSpec& spec,
+                                           config::Diagnostics& diagnostics) {
+  executor::NetlabDisturbance disturbance = settings.disturbance;
+  const auto number_of = [&](const std::string& name) {
+    const auto found = std::find_if(spec.nodes.begin(), spec.nodes.end(),
+                                    [&](const auto& node) { return node.name == name; });
+    return found == spec.nodes.end() ? -1 : static_cast<int>(found - spec.nodes.begin());
+  };
+  for (const std::string& cut : settings.cuts) {
+    const std::size_t colon = cut.find(':');
+    const int from = number_of(cut.substr(0, colon));
+    const int to = colon == std::string::npos ? -1 : number_of(cut.substr(colon + 1));
+    if (from >= 0 && to >= 0 && from != to) {
+      disturbance.cuts.emplace_back(from, to);
+    } else {
+      diagnostics.add(at_setting("cut"),
+                      fmt::format("'{}' is not FROM:TO of two nodes of {}", cut, spec.name));
+    }
+  }
+  return disturbance;
+}
+
 std::string state_of(const executor::NetlabStatus& status) {
   const auto is_there = [](const auto& port) { return port.present; };
   const bool all = std::all_of(status.ports.begin(), status.ports.end(), is_there);
@@ -106,13 +130,30 @@ std::string state_of(const executor::NetlabStatus& status) {
 }  // namespace
 
 std::vector<std::pair<NetlabAction, const char*>> enum_names(NetlabAction) {
-  return {{NetlabAction::up, "up"}, {NetlabAction::down, "down"}, {NetlabAction::status, "status"}};
+  return {{NetlabAction::up, "up"},
+          {NetlabAction::down, "down"},
+          {NetlabAction::status, "status"},
+          {NetlabAction::disturb, "disturb"}};
 }
 
 void describe(config::Visitor& v, NetlabSettings& settings) {
-  v.required("action", settings.action, "up, down or status", {.positional = true});
+  executor::NetlabDisturbance& disturbance = settings.disturbance;
+  v.required("action", settings.action, "up, down, status or disturb", {.positional = true});
   v.required("cluster", settings.cluster, "cluster of the library, or a YAML file",
              {.positional = true});
+  v.section("Disturb");
+  v.optional("loss", disturbance.loss, "share of the frames that are lost; default: 0");
+  v.optional("late", disturbance.late,
+             "share of the frames that are held back, so that others overtake them; default: 0");
+  v.optional("lateness", disturbance.lateness, "how long they are held back; default: 10 ms");
+  v.optional("cut", settings.cuts,
+             "FROM:TO: what one node sends to the other does not arrive; may be repeated");
+  v.between("loss", disturbance.loss, 0.0, 1.0);
+  v.between("late", disturbance.late, 0.0, 1.0);
+  if (!v.reading() || settings.action == NetlabAction::disturb) return;
+  for (const char* key : {"loss", "late", "lateness", "cut"}) {
+    if (v.given(key)) v.problem(key, "belongs to disturb");
+  }
 }
 
 void describe(config::Visitor& v, LabNode& node) {
@@ -129,7 +170,20 @@ void describe(config::Visitor& v, LabNode& node) {
   v.required("received_bytes", node.port.received_bytes, "");
   v.required("dropped_frames", node.port.dropped, "");
   v.required("refused_frames", node.port.refused, "");
+  v.required("lost_frames", node.port.lost, "");
   v.required("processes", processes, "");
+}
+
+static void describe_disturbance(config::Visitor& v, LabReport& report) {
+  executor::NetlabDisturbance& told = report.status.disturbance;
+  std::vector<std::string> cuts;
+  for (const auto& [from, to] : told.cuts) {
+    cuts.push_back(fmt::format("{}:{}", report.spec.nodes[from].name, report.spec.nodes[to].name));
+  }
+  v.required("loss", told.loss, "");
+  v.required("late", told.late, "");
+  v.required("lateness_seconds", told.lateness, "");
+  v.required("cuts", cuts, "");
 }
 
 void describe(config::Visitor& v, LabReport& report) {
@@ -139,6 +193,7 @@ void describe(config::Visitor& v, LabReport& report) {
   v.required("real_time", report.status.real_time, "");
   v.required("late_frames", report.status.late_frames, "");
   v.required("worst_late_seconds", report.status.worst_late_seconds, "");
+  describe_disturbance(v, report);
   v.required("nodes", report.nodes, "");
   v.required("differences", report.differences, "");
 }
@@ -159,10 +214,15 @@ NetlabResult netlab(const NetlabSettings& settings, const Call&) {
   for (const std::string& problem : executor::find_problems(report.spec)) {
     diagnostics.add({settings.cluster, 0, 0}, problem);
   }
+  const executor::NetlabDisturbance disturbance =
+      disturbance_of(settings, report.spec, diagnostics);
   diagnostics.raise();
   const executor::NetlabOptions options = lab_options();
   if (settings.action == NetlabAction::down) return {executor::netlab_down(report.spec, options)};
   if (settings.action == NetlabAction::up) executor::netlab_up(report.spec, options);
+  if (settings.action == NetlabAction::disturb) {
+    executor::netlab_disturb(report.spec, disturbance, options);
+  }
   report.status = executor::netlab_status(report.spec, options);
   report.state = state_of(report.status);
   report.differences = netlab_differences(cluster);

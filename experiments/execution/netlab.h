@@ -20,13 +20,15 @@
 
 namespace orrery::experiments {
 
-enum class NetlabAction { up, down, status };
+enum class NetlabAction { up, down, status, disturb };
 std::vector<std::pair<NetlabAction, const char*>> enum_names(NetlabAction);
 
 /// Emulated nodes on this machine.
 struct NetlabSettings {
   NetlabAction action = NetlabAction::status;
   std::string cluster;
+  executor::NetlabDisturbance disturbance;  ///< But its cuts.
+  std::vector<std::string> cuts;            ///< FROM:TO by nodes' names.
 };
 void describe(config::Visitor& v, NetlabSettings& settings);
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Trains through faults of network, processes and disks: is a loss ever wrong, does a run ever hang?
 
-  hostile_network.py [--trials N] [--seed S] [--table FILE]
+  hostile_network.py [--netlab] [--trials N] [--seed S] [--table FILE]
 
 Each trial draws a plan, a recovery policy or none, an interval of checkpoints and one to three
 faults of faults.cpp (a flipped bit in a frame or in a checkpoint, a reset or half-open connection,
 a delayed, stalled, stopped or killed rank, a full disk), or the death of the launcher. What the
-kernel's TCP hides from a program (loss and reordering of packets) shows as delay. A run must end
+kernel's TCP hides from a program (loss and reordering of packets) shows as delay; with --netlab
+each rank has an emulated node of its own, and frames between nodes are lost, held back so that
+others overtake them, or do not arrive one way or both, for a while or for good. A run must end
   - completed, with the losses of an undisturbed run (in fp64, to 1e-9),
   - or with exit code 1 and a reason, its losses so far being right (2 where a file was disturbed),
   - and without a process left ten seconds later.
@@ -20,15 +22,17 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
 
 import faults
-from faults import FILE_KINDS, KINDS, Runner
+from faults import FILE_KINDS, KINDS, ROOT, Runner
 
 STRIKES = ["flip", "reset", "cut", "delay", "stall", "stop", "kill_sending", "flip_file", "full",
            "broken"]
+LAB_STRIKES = ["loss", "late", "one_way", "both_ways"]
 PLANS = ["two_stages", "two_replicas", "three_parts"]
 POLICIES = [None, "torchft", "hetu"]
 STEPS = 6
@@ -48,13 +52,26 @@ def losses(folder):
 
 
 class Training(Runner):
+    strikes = STRIKES
+
     def __init__(self, program, shim):
         super().__init__(program, shim)
         self.references = {}
 
+    def machines(self, plan):
+        return ["--cluster",
+                "a100_8" if plan != "two_stages" else "experiments/executor/this_machine.yaml"]
+
+    def disturbances(self, _rng, _kinds):
+        """[(seconds after the start, what happens then in words, how to make it happen)]"""
+        return []
+
+    def tidy(self):
+        """After each training; what was wrong."""
+        return []
+
     def words(self, plan, folder, policy, every):
-        cluster = "a100_8" if plan != "two_stages" else "experiments/executor/this_machine.yaml"
-        words = ["execute", f"experiments/executor/{plan}.yaml", "--cluster", cluster, "--model",
+        words = ["execute", f"experiments/executor/{plan}.yaml", *self.machines(plan), "--model",
                  "experiments/executor/tiny_llama.yaml", "--sequence-length", "32", "--precision",
                  "fp64", "--steps", STEPS, "--silence", "2", "--out", folder / "out", "--quiet"]
         if policy:
@@ -69,6 +86,7 @@ class Training(Runner):
             folder.mkdir()
             process = self.start(self.words(plan, folder, None, 1), fault="")
             code, output, problem = self.finish(process)
+            self.tidy()
             if code != 0 or problem:
                 sys.exit(f"{plan} fails undisturbed: {problem}\n{output}")
             self.references[plan] = losses(folder / "out"), process.struck
@@ -79,27 +97,38 @@ class Training(Runner):
         plan, policy = rng.choice(PLANS), rng.choice(POLICIES)
         every = rng.choice([None, 1, 2])
         expected, counts = self.reference(plan)
-        kinds = sorted(rng.sample(STRIKES, rng.choice([1, 1, 2, 3])))
+        kinds = sorted(rng.sample(self.strikes, rng.choice([1, 1, 2, 3])))
         launcher_dies = rng.random() < 0.08
         orders = []
-        for kind in kinds:
+        for kind in (kind for kind in kinds if kind in KINDS):
             at = rng.randrange(max(1, counts[KINDS.index(kind)]))
             stays = kind in ("delay", "full", "broken") and rng.random() < 0.5
             orders.append(f"{kind}:{at}" + (":stays" if stays else ""))
         after = rng.uniform(0.1, 2)
         fault = ",".join(orders)
-        what = f"{plan} {policy} every={every} {fault}"
+        disturbances = self.disturbances(rng, kinds)
+        what = " ".join([f"{plan} {policy} every={every} {fault}",
+                         *(f"after {at:.1f} s {text}" for at, text, _ in disturbances)])
         self.number += 1
         folder = self.base / f"trial{self.number}"
         folder.mkdir()
+        for at, _, make in disturbances:
+            if at == 0:
+                make()
         process = self.start(self.words(plan, folder, policy, every), fault)
+        timers = [threading.Timer(at, make) for at, _, make in disturbances if at > 0]
+        for timer in timers:
+            timer.start()
         if launcher_dies:
             what += f" launcher dies after {after:.2f} s"
             threading.Timer(after, lambda: process.poll() is None
                             and os.kill(process.pid, signal.SIGKILL)).start()
         code, output, problem = self.finish(process, LIMIT)
+        for timer in timers:
+            timer.cancel()
+            timer.join()
         found = losses(folder / "out")
-        problems = [problem] if problem else []
+        problems = ([problem] if problem else []) + self.tidy()
         for step, loss in found.items():
             if abs(loss - expected[step]) > 1e-9 * abs(expected[step]):
                 problems.append(f"loss {loss!r} of step {step}, not {expected[step]!r}")
@@ -120,12 +149,65 @@ class Training(Runner):
         return kinds + (["launcher dies"] if launcher_dies else []), what, outcome, problems
 
 
+class LabTraining(Training):
+    """Each rank on an emulated node; every training has a network of its own."""
+    strikes = STRIKES + LAB_STRIKES
+
+    def __init__(self, program, shim):
+        super().__init__(program, shim)
+        self.file = self.base / "cluster.yaml"
+        text = (ROOT / "experiments/executor/netlab_4.yaml").read_text()
+        name = f"hostile-{os.getpid()}"
+        self.file.write_text(text.replace("name: netlab_4", f"name: {name}"))
+        self.netlab("up")
+
+    def close(self):
+        self.netlab("down")
+        super().close()
+
+    def netlab(self, action, *flags):
+        done = subprocess.run([self.program, "netlab", action, str(self.file), *flags], cwd=ROOT,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            sys.exit(f"netlab {action}: {done.stderr}")
+        return done.stdout
+
+    def machines(self, plan):
+        return ["--cluster", self.file, "--netlab"]
+
+    def tidy(self):
+        said = self.netlab("down")
+        self.netlab("up")
+        return [said] if "Still run" in said else []
+
+    def disturbances(self, rng, kinds):
+        always = []
+        if "loss" in kinds:
+            always += ["--loss", str(rng.choice([0.01, 0.05, 0.2]))]
+        if "late" in kinds:
+            always += ["--late", str(rng.choice([0.05, 0.3])),
+                       "--lateness", rng.choice(["2 ms", "20 ms", "200 ms"])]
+        one, other = rng.sample(["n0", "n1", "n2", "n3"], 2)
+        cut = ["--cut", f"{one}:{other}"] if {"one_way", "both_ways"} & set(kinds) else []
+        if "both_ways" in kinds:
+            cut += ["--cut", f"{other}:{one}"]
+        begin, length = rng.uniform(0.2, 4), rng.choice([0.3, 1, 4, None])
+        told = [(0, always)] if always else []
+        if cut:
+            told.append((begin, always + cut))
+            if length:
+                told.append((begin + length, always))
+        return [(at, " ".join(flags) or "no cut", lambda flags=flags: self.netlab("disturb", *flags))
+                for at, flags in told]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--netlab", action="store_true", help="with emulated nodes (as root)")
     faults.add_arguments(parser)
     args = parser.parse_args()
-    runner = Training(str(args.program), args.shim)
+    runner = (LabTraining if args.netlab else Training)(str(args.program), args.shim)
     counts = collections.defaultdict(collections.Counter)
     failures = 0
     until = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")

@@ -62,6 +62,26 @@ std::string hosts_of(const NetlabSpec& spec) {
   return hosts;
 }
 
+/// What `disturb` told the switch; empty: nothing.
+std::string disturbance_text(const LabReport& report) {
+  const executor::NetlabDisturbance& told = report.status.disturbance;
+  std::vector<std::string> parts;
+  if (told.loss > 0) parts.push_back(fmt::format("{} of the frames are lost", percent(told.loss)));
+  if (told.late > 0) {
+    parts.push_back(fmt::format("{} come {} ms late", percent(told.late),
+                                grouped(1e3 * told.lateness.value, 1)));
+  }
+  for (const auto& [from, to] : told.cuts) {
+    parts.push_back(fmt::format("nothing that {} sends comes to {}", report.spec.nodes[from].name,
+                                report.spec.nodes[to].name));
+  }
+  std::int64_t lost = 0;
+  for (const experiments::LabNode& node : report.nodes) lost += node.port.lost;
+  if (parts.empty() && lost == 0) return "";
+  return fmt::format("Disturbed: {}; {} frames were lost so far.\n",
+                     parts.empty() ? "not now" : fmt::format("{}", fmt::join(parts, ", ")), lost);
+}
+
 std::string lab_text(const LabReport& report) {
   const NetlabSpec& spec = report.spec;
   std::string text = fmt::format("Lab {}: {}", spec.name, report.state);
@@ -76,6 +96,7 @@ std::string lab_text(const LabReport& report) {
         "{} frames came more than 1 ms late, the worst {:.1f} ms: the machine was busy.\n",
         report.status.late_frames, 1e3 * report.status.worst_late_seconds);
   }
+  text += disturbance_text(report);
   for (const std::string& difference : report.differences) {
     text += fmt::format("Not as simulated: {}.\n", difference);
   }
@@ -113,6 +134,8 @@ const Command kNetlab = command<experiments::netlab, print_netlab>(
     "netlab", "Emulate the nodes of a cluster and their network on this machine",
     "netlab status experiments/executor/netlab_4.yaml",
     "up sets the nodes up as network namespaces that a switch joins, with the rates and latencies "
-    "of the cluster; down removes them; status says what runs and what was dropped.");
+    "of the cluster; down removes them; status says what runs and what was dropped. disturb loses, "
+    "holds back and cuts off frames of a lab that is up, from then on as its flags say; without "
+    "any it stops that.");
 
 }  // namespace orrery::tools

@@ -67,6 +67,17 @@ TEST(NetlabFabric, ThereAreNoBurstsAfterIdleTimes) {
   }
 }
 
+TEST(NetlabFabric, AFrameThatIsHeldBackIsOvertaken) {
+  NetlabFabric fabric(nodes(2));
+  ASSERT_TRUE(fabric.offer({0, 1, 1000, {}}, 0, 5 * kMs));
+  ASSERT_TRUE(fabric.offer({0, 1, 500, {}}, 0));
+  const auto arrivals = drain(fabric);
+  ASSERT_EQ(arrivals.size(), 2u);
+  EXPECT_EQ(arrivals[0].bytes, 500);
+  EXPECT_EQ(arrivals[0].due, 3 * kMs + kMs / 2);  // behind the other on the way out
+  EXPECT_EQ(arrivals[1].due, 1 * kMs + 2 * kMs + 5 * kMs);
+}
+
 TEST(NetlabFabric, BothDirectionsHaveTheFullRate) {
   NetlabFabric fabric(nodes(2));
   ASSERT_TRUE(fabric.offer({0, 1, 5000, {}}, 0));

@@ -1,5 +1,6 @@
 /// Do labs have the rates and latencies that they were asked for, and leave nothing behind? Skipped
 /// with the reason where namespaces and TAP devices are not permitted.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
@@ -22,6 +23,26 @@ bool nothing_left(const LiveLab& lab) {
     if (namespace_exists(namespace_name(lab.spec, node))) return false;
   }
   return std::filesystem::is_empty(lab.options.state_folders[0]);
+}
+
+/// 1: of what the node's peer sends for a second something comes.
+double datagram_comes(int node, int peer) {
+  const Socket socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in own{}, theirs{};
+  own.sin_family = theirs.sin_family = AF_INET;
+  own.sin_port = theirs.sin_port = htons(kLabPort);
+  inet_pton(AF_INET, netlab_address(node).c_str(), &own.sin_addr);
+  inet_pton(AF_INET, netlab_address(peer).c_str(), &theirs.sin_addr);
+  if (bind(socket.fd(), reinterpret_cast<sockaddr*>(&own), sizeof own) != 0) return -1;
+  bool came = false;
+  for (const auto start = LabClock::now(); seconds_since(start) < 1;) {
+    const char word = 'x';
+    sendto(socket.fd(), &word, 1, 0, reinterpret_cast<sockaddr*>(&theirs), sizeof theirs);
+    pollfd waiting{socket.fd(), POLLIN, 0};
+    char got = 0;
+    if (poll(&waiting, 1, 20) > 0) came |= recv(socket.fd(), &got, 1, MSG_DONTWAIT) == 1;
+  }
+  return came ? 1 : 0;
 }
 
 // At rates that a core reaches while it does other work; netlab_bench measures how far up they
@@ -75,6 +96,34 @@ TEST(NetlabTraffic, RingAllReduceIsRightAndNotFasterThanItsBound) {
     EXPECT_GT(port.sent_bytes, static_cast<std::int64_t>(3 * 12 * kMiB));
     EXPECT_EQ(port.refused, 0);
   }
+}
+
+TEST(NetlabDisturbed, SumsAreRightWhereFramesAreLostAndOvertaken) {
+  LiveLab lab(equal_nodes(3, 400 * kMbit, 0.2e-3));
+  netlab_up(lab.spec, lab.options);
+  const NetlabDisturbance told{0.02, 0.1, Seconds{2e-3}, {}};
+  netlab_disturb(lab.spec, told, lab.options);
+  EXPECT_FALSE(std::isnan(ring_seconds(lab, 2 * kMiB, 2)));
+  const NetlabStatus status = netlab_status(lab.spec, lab.options);
+  EXPECT_EQ(status.disturbance, told);
+  std::int64_t lost = 0;
+  for (const NetlabPortStatus& port : status.ports) lost += port.lost;
+  EXPECT_GT(lost, 0);
+}
+
+TEST(NetlabDisturbed, OneWayIsCutUntilItIsToldOtherwise) {
+  LiveLab lab(equal_nodes(3, 400 * kMbit, 0.2e-3));
+  EXPECT_THROW(netlab_disturb(lab.spec, {}, lab.options), NetlabError);
+  netlab_up(lab.spec, lab.options);
+  const auto answers = [&] {  // Does a datagram from 0 come to 1, and one from 1 to 0?
+    const auto got = lab.run({0, 1}, [&](int node) { return datagram_comes(node, 1 - node); });
+    return std::pair(got[1] == 1, got[0] == 1);
+  };
+  EXPECT_EQ(answers(), std::pair(true, true));
+  netlab_disturb(lab.spec, {0, 0, Seconds{}, {{0, 1}}}, lab.options);
+  EXPECT_EQ(answers(), std::pair(false, true));
+  netlab_disturb(lab.spec, {}, lab.options);
+  EXPECT_EQ(answers(), std::pair(true, true));
 }
 
 TEST(NetlabLife, UpIsIdempotentAndDownLeavesNothing) {

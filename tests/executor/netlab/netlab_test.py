@@ -114,6 +114,24 @@ class Netlab(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("is up with other settings", done.stderr)
 
+    def test_disturb_until_told_otherwise(self):
+        done = self.netlab("disturb", "--loss", "0.1")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"no lab '{NAME}' with these settings is up", done.stderr)
+        self.succeed("up")
+        text = self.succeed("disturb", "--loss", "0.02", "--late", "0.1", "--cut", "a:b")
+        self.assertIn("Disturbed: 2.0 % of the frames are lost, 10.0 % come 10.0 ms late, nothing "
+                      "that a sends comes to b", text)
+        status = self.status()
+        self.assertEqual((status["loss"], status["late"], status["cuts"]), (0.02, 0.1, ["a:b"]))
+        self.assertNotIn("Disturbed", self.succeed("disturb"))
+        for action, flags, says in (("disturb", ["--cut", "a:c"], "'a:c' is not FROM:TO"),
+                                    ("disturb", ["--loss", "2"], "--loss: must be from 0 to 1"),
+                                    ("up", ["--late", "0.1"], "--late: belongs to disturb")):
+            done = self.netlab(action, *flags)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(says, done.stderr)
+
     def test_bad_input(self):
         for words in (["upp", self.file], ["up", "no_such_cluster"], ["up", "hetu_32h20/x"]):
             done = subprocess.run([ORRERY, "netlab", *words], cwd=ROOT, env=self.environment,

@@ -47,6 +47,11 @@ TEST(NetlabSpec, EveryProblemIsNamed) {
   EXPECT_EQ(find_problems(NetlabSpec{"empty", {}, {}, {}}).size(), 1u);
 }
 
+TEST(NetlabDisturbance, EveryProblemIsNamed) {
+  EXPECT_TRUE(find_problems(three(), {0.5, 1, Seconds{1}, {{0, 1}, {1, 0}}}).empty());
+  EXPECT_EQ(find_problems(three(), {-0.1, 1.1, Seconds{-1}, {{0, 3}, {-1, 0}, {1, 1}}}).size(), 6u);
+}
+
 TEST(NetlabSpec, LatencyIsThatOfBothPortsOrOfThePair) {
   const NetlabSpec spec = three();
   EXPECT_DOUBLE_EQ(netlab_latency(spec, 0, 1).value, 1e-4 + 1.0 / 3e3);
