@@ -26,7 +26,7 @@ constexpr milliseconds kExitPoll{5};
 constexpr milliseconds kHeartbeatLook{100};
 /// For an agent to say goodbye before its heartbeat is looked at.
 constexpr milliseconds kGoodbyeWait{100};
-/// For ssh to end after its agent did.
+/// For ssh to end after its agent did, and for either to end when it is told to.
 constexpr milliseconds kSshGrace{3'000};
 /// Between words about who is waited for.
 constexpr milliseconds kWaitingWord{10'000};
@@ -63,10 +63,17 @@ AgentSpawner::~AgentSpawner() {
     abandoned_ = true;
   }
   if (local_agent_.joinable()) local_agent_.join();
+  wait_for_agents();
+  for (const auto& [host, agent] : agents_) {
+    if (agent.pid() >= 0) agent.signal(SIGTERM);
+  }
+  wait_for_agents();  // One that is stopped does not hear a signal: its Subprocess kills it.
+}
+
+void AgentSpawner::wait_for_agents() {
   const auto deadline = Clock::now() + kSshGrace;
   for (auto& [host, agent] : agents_) {
-    while (agent.pid() >= 0 && !agent.poll()) {
-      if (Clock::now() > deadline) agent.signal(SIGTERM);
+    while (agent.pid() >= 0 && !agent.poll() && Clock::now() < deadline) {
       std::this_thread::sleep_for(milliseconds(10));
     }
   }

@@ -52,6 +52,8 @@ class AgentSpawner final : public Spawner {
   /// Runs `words` with the token as the first line of standard input, so that no command line
   /// shows it; `here`: and in the environment.
   void start_agent(const std::string& host, std::vector<std::string> words, bool here);
+  /// Until all those that were started here have ended, but not for long.
+  void wait_for_agents();
   void order(int node, const std::string& command);
   bool is_silent(Pulse& pulse, const std::string& key,
                  const std::map<std::string, std::string>& beats) const;

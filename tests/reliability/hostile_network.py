@@ -224,6 +224,8 @@ def main():
                 failures += 1
                 print(f"FAILED --seed {args.seed} --only {number}: {what}: " + "; ".join(problems),
                       flush=True)
+    except KeyboardInterrupt:
+        print("interrupted")
     finally:
         runner.close()
     faults.report(counts, ["fault"],

@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "tests/executor/launcher/runs.h"
 
@@ -36,8 +37,8 @@ struct Lost {
 };
 
 /// Three stages, of which the last two are on a node of their own that loses its ranks, and its
-/// agent if `agent`. Training goes on with what is left.
-Lost run_and_lose(const std::string& name, bool agent, const std::string& checkpoints) {
+/// agent gets the signal `agent` (0: none). Training goes on with what is left.
+Lost run_and_lose(const std::string& name, int agent, const std::string& checkpoints) {
   // Tests may run side by side.
   const std::string node = fmt::format("{}-of-{}", name, ::getpid());
   const models::Workload workload = tiny_workload();
@@ -61,9 +62,9 @@ Lost run_and_lose(const std::string& name, bool agent, const std::string& checkp
   bool struck = false;
   options.on_step = [&](const StepLine& line) {
     if (line.step != kLast || std::exchange(struck, true)) return;
-    if (agent) {
+    if (agent != 0) {
       for (const int pid : processes_with(node)) {
-        if (pid != ::getpid()) ::kill(pid, SIGKILL);
+        if (pid != ::getpid()) ::kill(pid, agent);
       }
     }
     for (const int pid : ranks_of(node)) ::kill(pid, SIGKILL);
@@ -78,20 +79,25 @@ Lost run_and_lose(const std::string& name, bool agent, const std::string& checkp
 
 TEST(LostNode, ServesItsCheckpointsThroughItsAgent) {
   const TemporaryFolder folder;
-  const Lost lost = run_and_lose("loses-its-ranks", false, folder.path());
+  const Lost lost = run_and_lose("loses-its-ranks", 0, folder.path());
   EXPECT_NE(lost.said.find(" has no rank left: its agent serves its checkpoints"),
             std::string::npos)
       << lost.said;
   EXPECT_GT(first_repeated_step(lost.report, kSteps), kWhole) << lost.said;
 }
 
-TEST(LostNode, WhoseAgentIsGoneTooIsSaidToBeOutOfReach) {
-  const TemporaryFolder folder;
-  const Lost lost = run_and_lose("loses-its-agent", true, folder.path());
-  EXPECT_NE(lost.said.find(" does not answer: its checkpoints are out of reach"), std::string::npos)
-      << lost.said;
-  // No other copy is there.
-  EXPECT_EQ(first_repeated_step(lost.report, kSteps), 1);
+// Neither is waited for when the training has ended.
+TEST(LostNode, WhoseAgentIsGoneOrStoppedTooIsSaidToBeOutOfReach) {
+  for (const auto& [name, signal] :
+       {std::pair{"loses-its-agent", SIGKILL}, {"stops-it", SIGSTOP}}) {
+    const TemporaryFolder folder;
+    const Lost lost = run_and_lose(name, signal, folder.path());
+    EXPECT_NE(lost.said.find(" does not answer: its checkpoints are out of reach"),
+              std::string::npos)
+        << lost.said;
+    // No other copy is there.
+    EXPECT_EQ(first_repeated_step(lost.report, kSteps), 1);
+  }
 }
 
 }  // namespace
