@@ -199,7 +199,7 @@ void AgentSpawner::start_agent(const std::string& host, std::vector<std::string>
   child.in = from.fd();
   child.out = STDERR_FILENO;
   child.signals = ChildSignals::ignore_interrupt;
-  child.death_signal = SIGTERM;
+  child.death_signal = SIGKILL;  // It may wait for an answer of the store, which has gone as well.
   agents_[host] = Subprocess(child);
 }
 

@@ -33,6 +33,9 @@ constexpr milliseconds kReportPoll{5};
 constexpr milliseconds kStuckWord{8'000};
 /// For an agent to show that it lives: many pauses between its heartbeats, on a busy machine, too.
 constexpr milliseconds kAnswer{5'000};
+/// Generations in a row that lose no device and end no step, for a network that mends itself: each
+/// takes the time of connecting or of a transfer, 20 to 60 s.
+constexpr int kMostIdle = 4;
 
 /// How a generation ended.
 struct Ending {
@@ -411,6 +414,14 @@ class Launch {
   bool recover(const Ending& ending, std::int64_t g, std::int64_t last_step, NextProgram& current) {
     std::string why;
     for (const std::string& one : ending.why) why += (why.empty() ? "" : "; ") + one;
+    const bool came_further = !report_.steps.empty() && report_.steps.back().generation == g;
+    idle_ = came_further || !ending.dead.empty() ? 0 : idle_ + 1;
+    if (idle_ >= kMostIdle) {
+      fail(
+          fmt::format("after step {}: {} generations in a row lost no device and ended no step: {}",
+                      last_step, idle_, why));
+      return false;
+    }
     if (!o_.settings.elastic || !o_.next_program) {
       fail(fmt::format("after step {}: {}", last_step, why));
       return false;
@@ -458,7 +469,8 @@ class Launch {
   std::int64_t generation_ = 0;
   std::int64_t switched_after_ = 0;  ///< Of LostDevices.
   std::int64_t told_state_ = 0;      ///< Generation whose state was told; the first has none.
-  std::int64_t told_missing_ = 0;    ///< Last step whose loss was told to be missing.
+  int idle_ = 0;                   ///< Generations in a row that lost no device and ended no step.
+  std::int64_t told_missing_ = 0;  ///< Last step whose loss was told to be missing.
   std::optional<std::int64_t> fault_ns_;
   LaunchReport report_;
 };

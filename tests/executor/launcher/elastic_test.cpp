@@ -120,6 +120,20 @@ TEST(Elastic, WithoutElasticAKilledRankIsAFailureThatNamesIt) {
       << report.problem;
 }
 
+TEST(Elastic, RanksThatNeverReachEachOtherAreNotTriedForever) {
+  const models::Workload workload = tiny_workload();
+  LaunchOptions options = launch_options(pipeline_of(2), 5);
+  options.settings.elastic = true;
+  options.settings.connect = std::chrono::milliseconds(0);
+  options.next_program = shorter_pipeline(workload);
+  const LaunchReport report = launch(options);
+  EXPECT_EQ(report.result, LaunchReport::Result::failed);
+  EXPECT_NE(report.problem.find("4 generations in a row lost no device and ended no step: "),
+            std::string::npos)
+      << report.problem;
+  EXPECT_EQ(report.generations.size(), 4u);
+}
+
 TEST(Switch, BetweenPipelinesDoesNotChangeABit) {
   const models::Workload workload = tiny_workload();
   const auto pipeline = [&](int stages, std::vector<DeviceId> devices) {
