@@ -369,7 +369,9 @@ def trace_import(*, format: str | PathLike[str] | Record,
     """Read traces of Bamboo, Oobleck, Parcae, AWS, GCP, SkyPilot."""
     ...
 
-def netlab(*, action: Literal["up", "down", "status"], cluster: str | PathLike[str] | Record,
+def netlab(*, action: Literal["up", "down", "status", "disturb"],
+           cluster: str | PathLike[str] | Record, loss: float = ..., late: float = ...,
+           lateness: float | str = ..., cut: Sequence[str | PathLike[str] | Record] | str = ...,
            progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.NetlabResult:
     """Emulate the nodes of a cluster and their network on this machine."""
     ...

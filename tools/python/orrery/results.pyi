@@ -292,6 +292,7 @@ class LabNode(Result):
     received_bytes: int
     dropped_frames: int
     refused_frames: int
+    lost_frames: int
     processes: int
 
 class LinkOfAPage(Result):
@@ -366,6 +367,10 @@ class NetlabResult(Result):
     real_time: bool
     late_frames: int
     worst_late_seconds: float
+    loss: float
+    late: float
+    lateness_seconds: float
+    cuts: list[str]
     nodes: list[LabNode]
     differences: list[str]
 
