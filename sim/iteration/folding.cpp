@@ -231,10 +231,15 @@ class FoldedIteration::Impl {
     if (std::exchange(expected_, true)) return false;
     std::vector<Symmetry::Meeting> likely = symmetry_->likely_meetings();
     if (likely.empty()) return false;
-    const std::size_t most = built + colors_.size() / kPipelinesAClass;
-    std::vector<Color> refined = symmetry_->refine(Symmetry::Meetings::found, likely, most);
+    const std::size_t more = colors_.size() / kPipelinesAClass;
+    const std::size_t many = 3 * colors_.size() / 4;
+    std::vector<Color> refined = symmetry_->refine(Symmetry::Meetings::found, likely, many);
     const std::size_t classes = distinct(refined);
-    if (classes > most) return false;
+    if (classes > built + more) {  // Without what is expected they may be as many.
+      if (classes > many) return false;
+      const std::size_t least = distinct(symmetry_->refine(Symmetry::Meetings::found, {}, classes));
+      if (classes > least + more) return false;
+    }
     meetings_ = std::move(likely);
     if (classes > built) colors_ = std::move(refined);
     return classes > built;

@@ -810,26 +810,27 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
 Symmetry::StepsBeside Symmetry::steps_beside_sends() const {
   StepsBeside beside;
   const ir::Program& program = in_.program;
-  std::unordered_map<std::int32_t, std::int32_t> step_after;  // By pass.
+  std::unordered_map<std::int32_t, std::vector<std::int32_t>> steps_after;  // By pass.
   for (const ir::Op& op : program.ops) {
     if (op.kind != ir::OpKind::collective || op.stream != ir::Stream::collective) continue;
     if (in_.partial.steps[op.match] < 0) continue;
     const OpId id{static_cast<std::int32_t>(&op - program.ops.data())};
     for (const OpId before : program.dependencies_of(id)) {
       if (ir::is_pass(program.op(before).kind)) {
-        step_after[before.value] = in_.partial.steps[op.match];
+        steps_after[before.value].push_back(in_.partial.steps[op.match]);
       }
     }
   }
-  if (step_after.empty()) return beside;
+  if (steps_after.empty()) return beside;
   for (const ir::Op& op : program.ops) {
     if (op.kind != ir::OpKind::send) continue;
     const OpId id{static_cast<std::int32_t>(&op - program.ops.data())};
     for (const OpId before : program.dependencies_of(id)) {
-      const auto step = step_after.find(before.value);
-      if (step == step_after.end()) continue;
+      const auto steps = steps_after.find(before.value);
+      if (steps == steps_after.end()) continue;
       for (const ir::Transfer& transfer : program.transfers_of(op)) {
-        beside[{transfer.source, transfer.destination}].insert(step->second);
+        beside[{transfer.source, transfer.destination}].insert(steps->second.begin(),
+                                                               steps->second.end());
       }
     }
   }

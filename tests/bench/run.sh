@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Prints the design's targets for iterations, lowering, all-reduce, plan switches and HexiScale's
 # search, calls from Python, and what is measured here, with the ratio to the bare SimGrid
-# prototype where its source is there; iterations of up to a million GPUs, folded; then a replay of
-# 54 days on 16,384 GPUs and one of 30 days of spot machines, what a second call of a study costs
-# (second_call.py), searches of the Orrery planner (orrery_search.py), what the executor adds to an
-# op and its log to a step, its matrix products against those of the libraries alone, its emulated
-# links against what they are asked for (where namespaces are permitted; else it says so), and the
-# search times of all planners on 4 to 240 GPUs against the papers'.
+# prototype where its source is there; iterations of up to a million GPUs, folded, and of plans on
+# mixed ones; then a replay of 54 days on 16,384 GPUs and one of 30 days of spot machines, what a
+# second call of a study costs (second_call.py), searches of the Orrery planner (orrery_search.py),
+# what the executor adds to an op and its log to a step, its matrix products against those of the
+# libraries alone, its emulated links against what they are asked for (where namespaces are
+# permitted; else it says so), and the search times of all planners on 4 to 240 GPUs against the
+# papers'.
 #
 #   tests/bench/run.sh [BUILD]    takes some minutes
 #
@@ -16,7 +17,7 @@
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 benches=(executor_bench folding_bench gemm_bench iteration_bench models_bench netlab_bench orrery
-  orrery_python replay_bench replay_spot_bench search_bench switch_bench)
+  orrery_python plan_bench replay_bench replay_spot_bench search_bench switch_bench)
 if (($# > 0)); then
   build=$(cd -- "$1" && pwd)
   cmake --build "$build" --target "${benches[@]}" >&2
@@ -134,6 +135,13 @@ sys.exit(missed)
 PYTHON
 echo
 "$build/tests/bench/folding_bench" || status=1
+echo
+echo "240 mixed GPUs, HexiScale's plans of Llama 30B; target: 0.010 s for lower_s + run_s"
+for cluster in hexiscale_240 hexiscale_240_port_per_gpu; do
+  "$build/tools/orrery" plan -p hexiscale -o evaluate_top=1 -c "$cluster" -m llama_30b -b 512 \
+    -s 4096 --output "$work/$cluster.yaml" >/dev/null 2>&1
+done
+"$build/tests/bench/plan_bench" "$work"/hexiscale_240*.yaml
 echo
 "$build/tests/bench/replay_bench" || status=1
 echo
