@@ -649,7 +649,7 @@ bool DraftMoves::change_schedule(Draft& draft, Rng& rng) const {
 }
 
 bool DraftMoves::change_transfer(Draft& draft, Rng& rng) const {
-  if (limits_.overlap && rng.bernoulli(0.5)) {
+  if (rng.bernoulli(0.5)) {
     if (limits_.gathers && has_gathers(draft) && rng.bernoulli(0.5)) {
       draft.gathers_next = !draft.gathers_next;
     } else {

@@ -37,7 +37,6 @@ void switch_overlap(Draft& draft, bool gathers);
 
 /// What the search may do, beyond what the job allows.
 struct MoveLimits {
-  bool overlap = true;       ///< Gradients during the backward pass.
   bool gathers = true;       ///< With overlap: parameters during the next forward pass.
   bool uniform = false;      ///< One tensor-parallel degree and micro-batch size, equal pipelines.
   bool mixed_stages = true;  ///< Several groups in a stage.

@@ -125,8 +125,9 @@ void describe(config::Visitor& v, OrrerySettings& s) {
              "never slower than any of them.");
   v.optional("allowed", s.allowed,
              "everything: all that the job allows, gradients synchronized during the backward "
-             "pass, and parameters gathered during the next forward pass (on up to 960 devices); "
-             "as_others: without these overlaps, which no other planner of the catalog uses.");
+             "pass, also in pieces of one size, and parameters gathered during the next forward "
+             "pass (on up to 960 devices); as_others: what plans of other planners of the catalog "
+             "have, so without pieces and without such gathers.");
   v.optional(
       "target", s.target,
       "For whom the plan must be executable. megatron: one tensor-parallel degree, pipelines "
@@ -156,8 +157,8 @@ OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& sett
       rng_(input.seed),
       bound_(lower_bound(input, costs_.stage_costs())),
       weight_(std::begin(kFirstWeights), std::end(kFirstWeights)) {
-  limits_.overlap = settings.allowed == OrreryAllowed::everything;
-  limits_.gathers = limits_.overlap && input.devices.size() <= kMostForGathers;
+  limits_.gathers =
+      settings.allowed == OrreryAllowed::everything && input.devices.size() <= kMostForGathers;
   limits_.uniform =
       settings.target == OrreryTarget::megatron || settings.target == OrreryTarget::flagscale;
   limits_.mixed_stages = !limits_.uniform;
@@ -219,7 +220,9 @@ void OrrerySearch::tell() const {
 bool OrrerySearch::admissible(const ir::Plan& plan) {
   if (!models::validate(plan, input_.cluster, input_.workload, input_.job).empty()) return false;
   if (!models::find_unsupported(plan).empty()) return false;
-  if (settings_.allowed == OrreryAllowed::as_others && plan.communication.gradient_overlap) {
+  const ir::Communication& communication = plan.communication;
+  if (settings_.allowed == OrreryAllowed::as_others &&
+      (communication.parameter_overlap || communication.bucket.value > 0)) {
     return false;
   }
   const auto runs = [&](models::PlanRunner runner) {
@@ -582,13 +585,12 @@ void OrrerySearch::vary_transfers() {
     judge(std::move(child), best_);
     wait();
   };
-  if (limits_.overlap) {
-    vary([this](Draft& draft) { switch_overlap(draft, limits_.gathers); });
-  }
+  vary([this](Draft& draft) { switch_overlap(draft, limits_.gathers); });
   if (limits_.gathers) {
     vary([](Draft& draft) { draft.gathers_next = has_gathers(draft) && !draft.gathers_next; });
   }
   vary([](Draft& draft) { draft.transfer = other_transfer(draft.transfer); });
+  if (settings_.allowed == OrreryAllowed::as_others) return;
   for (const Bytes bucket : kBuckets) {
     vary([&](Draft& draft) {
       if (draft.overlap) draft.bucket = bucket;

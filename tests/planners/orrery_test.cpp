@@ -89,7 +89,7 @@ TEST(Orrery, IsWithinAPercentOfBruteForceUnderTheSimulator) {
           // Stages of the embedding or the head alone are none of a draft's.
           if (plan_of(brute) != nullptr && !draft_of(*plan_of(brute), input)) return "large";
           const PlannerResult own =
-              run_planner("orrery", input, {{"seeds", "own"}, {"allowed", "as_others"}});
+              run_planner("orrery", input, {{"seeds", "own"}, {"without", "transfer"}});
           return fmt::format("{} {} {} against {}", seconds_of(brute, input),
                              seconds_of(own, input), own.report.chosen, brute.report.chosen);
         });
@@ -199,7 +199,8 @@ TEST(Orrery, KeepsToWhatATargetRuns) {
   const PlannerResult others =
       run_planner("orrery", world.input(), {{"allowed", "as_others"}, {"budget", "60"}});
   ASSERT_NE(plan_of(others), nullptr);
-  EXPECT_FALSE(plan_of(others)->communication.gradient_overlap);
+  EXPECT_FALSE(plan_of(others)->communication.parameter_overlap);
+  EXPECT_EQ(plan_of(others)->communication.bucket, Bytes{});
 }
 
 /// Fastest and cheapest plans differ where slow GPUs are dear.
