@@ -11,8 +11,8 @@ sys.path.insert(0, str(ROOT / "experiments"))
 import style  # noqa: E402
 from style import plt  # noqa: E402
 
-NAMES = {"spot_gcp_mixed": "spot, Google Cloud\n64 A100 + 80 V100", "spot_bamboo": "spot, as AWS's p3\n32 V100",
-         "failures": "failures each 3 h\n8 A100 + 8 H800"}
+NAMES = {"spot_gcp_mixed": "Google Cloud,\n64 A100,\n80 V100", "spot_bamboo": "AWS's p3,\n32 V100",
+         "failures": "failures,\n8 A100,\n8 H800", "spot_generated": "generated\nspot,\n240 mixed"}
 
 
 def line(cells):
