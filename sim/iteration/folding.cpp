@@ -199,7 +199,7 @@ class FoldedIteration::Impl {
         options.built[p] = known.insert(colors_[p]).second;
       }
       // Where most pipelines are their own class there is little to save.
-      if (4 * known.size() > 3 * colors_.size()) return whole();
+      if (known.size() > most_classes()) return whole();
       program = models::lower(plan_, cluster_, workload_, job_, options, &partial_);
       if (!partial_.missing.empty()) {
         if (set_apart(partial_.missing)) continue;
@@ -225,6 +225,9 @@ class FoldedIteration::Impl {
     }
   }
 
+  /// With more there is too little to gain.
+  std::size_t most_classes() const { return 3 * colors_.size() / 4; }
+
   /// What will be found anyway is held to meet from the first guess on, if few classes follow: that
   /// saves a run. Whether others must be built.
   bool expect_meetings(std::size_t built) {
@@ -232,11 +235,11 @@ class FoldedIteration::Impl {
     std::vector<Symmetry::Meeting> likely = symmetry_->likely_meetings();
     if (likely.empty()) return false;
     const std::size_t more = colors_.size() / kPipelinesAClass;
-    const std::size_t many = 3 * colors_.size() / 4;
-    std::vector<Color> refined = symmetry_->refine(Symmetry::Meetings::found, likely, many);
+    std::vector<Color> refined =
+        symmetry_->refine(Symmetry::Meetings::found, likely, most_classes());
     const std::size_t classes = distinct(refined);
     if (classes > built + more) {  // Without what is expected they may be as many.
-      if (classes > many) return false;
+      if (classes > most_classes()) return false;
       const std::size_t least = distinct(symmetry_->refine(Symmetry::Meetings::found, {}, classes));
       if (classes > least + more) return false;
     }
@@ -250,7 +253,7 @@ class FoldedIteration::Impl {
     if (guess_) {
       const std::size_t built = distinct(colors_);
       std::vector<Color> refined =
-          symmetry_->refine(Symmetry::Meetings::found, meetings_, 3 * colors_.size() / 4);
+          symmetry_->refine(Symmetry::Meetings::found, meetings_, most_classes());
       if (distinct(refined) > built) {
         colors_ = std::move(refined);
         return false;

@@ -1,5 +1,5 @@
 // One iteration of plan files, folded and whole, without the start of a program: lowering, pricing
-// and simulation in CPU seconds, the median of RUNS processes.
+// and simulation in CPU seconds, the median of nine processes.
 //
 //   plan_bench PLAN...     files that `orrery plan --output` wrote; CSV
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>

@@ -139,7 +139,7 @@ echo
 echo "240 mixed GPUs, HexiScale's plans of Llama 30B; target: 0.010 s for lower_s + run_s"
 for cluster in hexiscale_240 hexiscale_240_port_per_gpu; do
   "$build/tools/orrery" plan -p hexiscale -o evaluate_top=1 -c "$cluster" -m llama_30b -b 512 \
-    -s 4096 --output "$work/$cluster.yaml" >/dev/null 2>&1
+    -s 4096 --output "$work/$cluster.yaml" >/dev/null
 done
 "$build/tests/bench/plan_bench" "$work"/hexiscale_240*.yaml
 echo

@@ -26,6 +26,11 @@ def table(head, rows):
     return "\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)])
 
 
+def percent(share):
+    """With one digit, and never -0.0."""
+    return f"{round(100 * share, 1) + 0:.1f}"
+
+
 def seconds(row):
     fits = row is not None and row["status"] == "ok" and str(row["fits"]).lower() == "true"
     return row["iteration_time_s"] if fits else None
@@ -72,7 +77,7 @@ class Frontier:
                 own, (best, planner) = self.time(case, job, OWN), self.best(case, job)
                 bound = self.bound(case, job)
                 cells += [f"{best:.4g} s (`{planner}`)", f"{own:.4g} s",
-                          f"{round(100 * (own / best - 1), 1) + 0:.1f} %", f"{own / bound:.2f}"]
+                          f"{percent(own / best - 1)} %", f"{own / bound:.2f}"]
             shown = next(row for key, row in self.rows.items() if key[0] == case)
             rows.append([f"`{shown['cluster']}`, {shown['model']}", *cells])
         head = ["cluster, model"]
@@ -88,25 +93,26 @@ class Frontier:
                  for case, which in self.compared() if which == job]
         gains = [gain for gain, _ in pairs]
         aim = AIM[job]
-        words = (f"{JOBS[job].capitalize()}: {100 * statistics.median(gains):.1f} % less time in the "
-                 f"median of {len(gains)}, {round(100 * min(gains), 1) + 0:.1f} to {100 * max(gains):.1f} %; "
+        words = (f"{JOBS[job].capitalize()}: {percent(statistics.median(gains))} % less time in the "
+                 f"median of {len(gains)}, {percent(min(gains))} to {percent(max(gains))} %; "
                  f"{100 * aim:.0f} % or more on {sum(gain >= aim for gain in gains)}, "
                  f"25 % on {sum(gain >= 0.25 for gain in gains)}.")
         room = [gain for gain, most in pairs if most >= aim]
         if room and len(room) < len(gains):
             words += (f" On {len(gains) - len(room)} no plan can take {100 * aim:.0f} % less, by the "
                       f"bound; on the other {len(room)} the median is "
-                      f"{100 * statistics.median(room):.1f} %.")
+                      f"{percent(statistics.median(room))} %.")
         return words + "\n\n"
 
 
 def draw(found, out):
     style.use()
-    cases = [case for case in found.cases if any(case == each for each, _ in found.compared())]
+    compared = found.compared()
+    cases = list(dict.fromkeys(case for case, _ in compared))
     figure, panels = plt.subplots(len(JOBS), 1, figsize=(style.PAGE, 4.4), sharex=True)
     for axes, (job, words) in zip(panels, JOBS.items()):
         for place, case in enumerate(cases):
-            if (case, job) not in found.compared():
+            if (case, job) not in compared:
                 continue
             bound = found.bound(case, job)
             for planner in found.planners:
