@@ -75,15 +75,17 @@ class Runner:
     def close(self):
         shutil.rmtree(self.base, ignore_errors=True)
 
-    def start(self, words, fault=None):
-        """Under no fault, or with `fault` as ORRERY_FAULT; empty: calls are counted."""
+    def start(self, words, fault=None, preloads=(), variables=None):
+        """Under no fault, or with `fault` as ORRERY_FAULT; empty: calls are counted. `preloads` are
+        libraries to load beside the shim, `variables` of the environment are added."""
         self.number += 1
         environment = dict(os.environ, XDG_CACHE_HOME=str(self.base / "cache"),
                            ORRERY_REPORT_PAGE=str(ROOT / "tools/report/page.html"))
         counts = self.base / f"counts{self.number}"
         if fault is not None:
             counts.write_bytes(bytes(8 * len(KINDS)))
-            environment.update(LD_PRELOAD=str(self.shim), ORRERY_FAULT_COUNTS=str(counts))
+            environment.update(LD_PRELOAD=":".join(map(str, [self.shim, *preloads])),
+                               ORRERY_FAULT_COUNTS=str(counts), **(variables or {}))
             if fault:
                 environment["ORRERY_FAULT"] = fault
         words = [self.program] + [str(word) for word in words]

@@ -5,8 +5,8 @@
 
 Each trial draws a plan, a recovery policy or none, an interval of checkpoints and one to three
 faults of faults.cpp (a flipped bit in a frame or in a checkpoint, a reset or half-open connection,
-a delayed, stalled, stopped or killed rank, a full disk), or the death of the launcher. What the
-kernel's TCP hides from a program (loss and reordering of packets) shows as delay; with --netlab
+a delayed, stalled, stopped or killed rank, a full disk), steps of the wall clock by up to a day
+(clock_shim.cpp), or the death of the launcher. What the kernel's TCP hides from a program (loss and reordering of packets) shows as delay; with --netlab
 each rank has an emulated node of its own, and frames between nodes are lost, held back so that
 others overtake them, or do not arrive one way or both, for a while or for good. A run must end
   - completed, with the losses of an undisturbed run (in fp64, to 1e-9),
@@ -22,6 +22,7 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -31,11 +32,12 @@ import faults
 from faults import FILE_KINDS, KINDS, ROOT, Runner
 
 STRIKES = ["flip", "reset", "cut", "delay", "stall", "stop", "kill_sending", "flip_file", "full",
-           "broken"]
+           "broken", "clock"]
 LAB_STRIKES = ["loss", "late", "one_way", "both_ways"]
 PLANS = ["two_stages", "two_replicas", "three_parts"]
 POLICIES = [None, "torchft", "hetu"]
 STEPS = 6
+CLOCKS = [-86400, -3600, -60, -1, 1, 60, 3600, 86400]  # Seconds.
 # Seconds: twice the deadlines of a transfer (60), of connecting (20) and of two answers of the
 # store (30 each), for two faults or a machine that does other things.
 LIMIT = 280
@@ -54,17 +56,26 @@ def losses(folder):
 class Training(Runner):
     strikes = STRIKES
 
-    def __init__(self, program, shim):
-        super().__init__(program, shim)
+    def __init__(self, args):
+        super().__init__(str(args.program), args.shim)
+        self.clock_shim = args.clock_shim
         self.references = {}
 
     def machines(self, plan):
         return ["--cluster",
                 "a100_8" if plan != "two_stages" else "experiments/executor/this_machine.yaml"]
 
-    def disturbances(self, _rng, _kinds):
+    def disturbances(self, rng, kinds):
         """[(seconds after the start, what happens then in words, how to make it happen)]"""
-        return []
+        if "clock" not in kinds:
+            return []
+        return [(rng.uniform(0.1, 4), f"clock {seconds:+} s", lambda by=seconds: self.set_clock(by))
+                for seconds in rng.sample(CLOCKS, rng.choice([1, 2]))]
+
+    def set_clock(self, seconds):
+        """The wall clock of all processes of this training is so far from this machine's."""
+        with self.clock.open("r+b") as file:
+            file.write(struct.pack("q", seconds))
 
     def tidy(self):
         """After each training; what was wrong."""
@@ -80,11 +91,17 @@ class Training(Runner):
             words += ["--checkpoint-every", every, "--checkpoints", folder / "checkpoints"]
         return words
 
+    def train(self, words, folder, fault):
+        self.clock = folder / "clock"
+        self.clock.write_bytes(bytes(16))  # SharedClock of clock_shim.h
+        return self.start(words, fault, [self.clock_shim],
+                          {"ORRERY_TEST_CLOCK_FILE": str(self.clock)})
+
     def reference(self, plan):
         if plan not in self.references:
             folder = self.base / f"reference-{plan}"
             folder.mkdir()
-            process = self.start(self.words(plan, folder, None, 1), fault="")
+            process = self.train(self.words(plan, folder, None, 1), folder, fault="")
             code, output, problem = self.finish(process)
             self.tidy()
             if code != 0 or problem:
@@ -115,7 +132,7 @@ class Training(Runner):
         for at, _, make in disturbances:
             if at == 0:
                 make()
-        process = self.start(self.words(plan, folder, policy, every), fault)
+        process = self.train(self.words(plan, folder, policy, every), folder, fault)
         timers = [threading.Timer(at, make) for at, _, make in disturbances if at > 0]
         for timer in timers:
             timer.start()
@@ -153,8 +170,8 @@ class LabTraining(Training):
     """Each rank on an emulated node; every training has a network of its own."""
     strikes = STRIKES + LAB_STRIKES
 
-    def __init__(self, program, shim):
-        super().__init__(program, shim)
+    def __init__(self, args):
+        super().__init__(args)
         self.file = self.base / "cluster.yaml"
         text = (ROOT / "experiments/executor/netlab_4.yaml").read_text()
         name = f"hostile-{os.getpid()}"
@@ -197,17 +214,21 @@ class LabTraining(Training):
             told.append((begin, always + cut))
             if length:
                 told.append((begin + length, always))
-        return [(at, " ".join(flags) or "no cut", lambda flags=flags: self.netlab("disturb", *flags))
-                for at, flags in told]
+        return super().disturbances(rng, kinds) + [
+            (at, " ".join(flags) or "no cut", lambda flags=flags: self.netlab("disturb", *flags))
+            for at, flags in told]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--trials", type=int, default=500)
     parser.add_argument("--netlab", action="store_true", help="with emulated nodes (as root)")
+    parser.add_argument("--clock-shim", default=ROOT / "build/release/tests/executor/launcher"
+                        "/libexecutor_launcher_clock_shim.so",
+                        help="the library that steps the clock")
     faults.add_arguments(parser)
     args = parser.parse_args()
-    runner = (LabTraining if args.netlab else Training)(str(args.program), args.shim)
+    runner = (LabTraining if args.netlab else Training)(args)
     counts = collections.defaultdict(collections.Counter)
     failures = 0
     until = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
