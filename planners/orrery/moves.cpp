@@ -638,6 +638,7 @@ bool DraftMoves::change_schedule(Draft& draft, Rng& rng) const {
   const ir::ScheduleKind kind = any_of(input_.job.allowed.schedules, rng);
   const models::ScheduleEntry* entry = models::find_schedule(kind);
   if (entry == nullptr || entry->folds_back) return false;  // A draft runs through stages in order.
+  if (entry->uses_chunks && !limits_.chunks) return false;
   const int chunks = entry->uses_chunks ? static_cast<int>(rng.integer(2, 5)) : 1;
   if (kind == draft.schedule && chunks == draft.virtual_stages) return false;
   draft.schedule = kind;

@@ -38,6 +38,7 @@ void switch_overlap(Draft& draft, bool gathers);
 /// What the search may do, beyond what the job allows.
 struct MoveLimits {
   bool gathers = true;       ///< With overlap: parameters during the next forward pass.
+  bool chunks = true;        ///< Schedules of several chunks a stage.
   bool uniform = false;      ///< One tensor-parallel degree and micro-batch size, equal pipelines.
   bool mixed_stages = true;  ///< Several groups in a stage.
   std::vector<char> without = std::vector<char>(kMoveKinds, 0);  ///< By kind: ablations.

@@ -13,6 +13,7 @@
 #include "models/cost/mfu.h"
 #include "models/lower/lower.h"
 #include "models/reshard/reshard_plan.h"
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/ranking.h"
@@ -127,7 +128,7 @@ void describe(config::Visitor& v, OrrerySettings& s) {
              "everything: all that the job allows, gradients synchronized during the backward "
              "pass, also in pieces of one size, and parameters gathered during the next forward "
              "pass (on up to 960 devices); as_others: what plans of other planners of the catalog "
-             "have, so without pieces and without such gathers.");
+             "have, so without pieces, without such gathers and with one chunk in each stage.");
   v.optional(
       "target", s.target,
       "For whom the plan must be executable. megatron: one tensor-parallel degree, pipelines "
@@ -157,8 +158,8 @@ OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& sett
       rng_(input.seed),
       bound_(lower_bound(input, costs_.stage_costs())),
       weight_(std::begin(kFirstWeights), std::end(kFirstWeights)) {
-  limits_.gathers =
-      settings.allowed == OrreryAllowed::everything && input.devices.size() <= kMostForGathers;
+  limits_.chunks = settings.allowed == OrreryAllowed::everything;
+  limits_.gathers = limits_.chunks && input.devices.size() <= kMostForGathers;
   limits_.uniform =
       settings.target == OrreryTarget::megatron || settings.target == OrreryTarget::flagscale;
   limits_.mixed_stages = !limits_.uniform;
@@ -222,7 +223,8 @@ bool OrrerySearch::admissible(const ir::Plan& plan) {
   if (!models::find_unsupported(plan).empty()) return false;
   const ir::Communication& communication = plan.communication;
   if (settings_.allowed == OrreryAllowed::as_others &&
-      (communication.parameter_overlap || communication.bucket.value > 0)) {
+      (communication.parameter_overlap || communication.bucket.value > 0 ||
+       plan.virtual_stages > 1)) {
     return false;
   }
   const auto runs = [&](models::PlanRunner runner) {
@@ -804,6 +806,10 @@ PlannerResult OrrerySearch::run() {
         return kind == ir::Recompute::experts;
       })) {
     return {models::Infeasible{"recompute", "it recomputes nothing, attention or whole layers"},
+            std::move(report_)};
+  }
+  if (!limits_.chunks && models::plain_schedules(input_.job.allowed.schedules).empty()) {
+    return {models::Infeasible{"schedule", "the job allows no schedule without virtual stages"},
             std::move(report_)};
   }
   if (settings_.objective != OrreryObjective::time && others().empty()) {

@@ -201,6 +201,11 @@ TEST(Orrery, KeepsToWhatATargetRuns) {
   ASSERT_NE(plan_of(others), nullptr);
   EXPECT_FALSE(plan_of(others)->communication.parameter_overlap);
   EXPECT_EQ(plan_of(others)->communication.bucket, Bytes{});
+  EXPECT_EQ(plan_of(others)->virtual_stages, 1);
+  world.job.allowed.schedules = {ir::ScheduleKind::interleaved_one_f_one_b};
+  const PlannerResult none = run_planner("orrery", world.input(), {{"allowed", "as_others"}});
+  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(none.outcome));
+  EXPECT_EQ(std::get<models::Infeasible>(none.outcome).constraint, "schedule");
 }
 
 /// Fastest and cheapest plans differ where slow GPUs are dear.

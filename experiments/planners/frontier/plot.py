@@ -14,8 +14,12 @@ import style  # noqa: E402
 from style import plt  # noqa: E402
 
 OWN = "orrery"
-JOBS = {"as_others": "only what the others were allowed", "everything": "everything allowed"}
-AIM = {"as_others": 0.07, "everything": 0.15}  # of the time of the best of the others
+JOBS = {"full_recompute": "full recompute, 1F1B", "any_recompute": "any recompute and schedule"}
+# What is compared, by job and by what the Orrery planner is allowed: share of the time of the best of
+# the others that is the aim.
+AIMS = {("full_recompute", "as_others"): 0.07, ("any_recompute", "as_others"): 0.07,
+        ("any_recompute", "everything"): 0.15}
+ALLOWED = {"as_others": "what plans of others have", "everything": "everything"}
 
 
 def line(cells):
@@ -36,64 +40,84 @@ def seconds(row):
     return row["iteration_time_s"] if fits else None
 
 
+def planner_of(row):
+    """Its name; of the Orrery planner, what it is allowed."""
+    if row["planner"] != OWN:
+        return row["planner"]
+    options = dict(word.split("=", 1) for word in row["planner_options"].split())
+    return options["allowed"]
+
+
 class Frontier:
     def __init__(self, runs):
         self.folder = Path(runs).parent
-        self.rows = {(row["case"], row["allowed"], row["planner"]): row
+        self.rows = {(row["case"], row["allowed"], planner_of(row)): row
                      for row in style.read(runs)}
         self.cases = list(dict.fromkeys(key[0] for key in self.rows))
-        self.planners = list(dict.fromkeys(key[2] for key in self.rows))
+        planners = list(dict.fromkeys(key[2] for key in self.rows))
+        self.others = [planner for planner in planners if planner not in ALLOWED]
 
     def time(self, case, job, planner):
         return seconds(self.rows.get((case, job, planner)))
 
     def best(self, case, job):
-        """(seconds, planner) of the best of the others."""
-        return min((time, planner) for planner in self.planners if planner != OWN
-                   and (time := self.time(case, job, planner)))
+        """(seconds, planner) of the best of the others; None: none has a plan."""
+        return min(((time, planner) for planner in self.others
+                    if (time := self.time(case, job, planner))), default=None)
 
     def bound(self, case, job):
-        """Seconds, from the notes of the run."""
-        log = self.folder / "runs" / self.rows[case, job, OWN]["run"] / "log.txt"
+        """Seconds, from the notes of a run."""
+        row = next(row for allowed in ALLOWED if (row := self.rows.get((case, job, allowed))))
+        log = self.folder / "runs" / row["run"] / "log.txt"
         found = re.search(r"lower bound ([0-9.e+-]+) s", log.read_text(encoding="utf-8"))
         if not found:
             raise SystemExit(f"{log} has no lower bound")
         return float(found[1])
 
-    def compared(self):
-        """(case, job) that both sides have."""
-        return [(case, job) for case in self.cases for job in JOBS
-                if self.time(case, job, OWN)
-                and any(self.time(case, job, other) for other in self.planners if other != OWN)]
+    def compared(self, job, allowed):
+        """Cases that both sides have."""
+        return [case for case in self.cases
+                if self.time(case, job, allowed) and self.best(case, job)]
 
     def text(self):
-        rows = []
-        for case in self.cases:
-            cells = []
-            for job in JOBS:
-                if (case, job) not in self.compared():
-                    cells += ["", "", "", ""]
-                    continue
-                own, (best, planner) = self.time(case, job, OWN), self.best(case, job)
-                bound = self.bound(case, job)
-                cells += [f"{best:.4g} s (`{planner}`)", f"{own:.4g} s",
-                          f"{percent(own / best - 1)} %", f"{own / bound:.2f}"]
-            shown = next(row for key, row in self.rows.items() if key[0] == case)
-            rows.append([f"`{shown['cluster']}`, {shown['model']}", *cells])
-        head = ["cluster, model"]
-        for words in JOBS.values():
-            head += [f"{words}: best of the others", "Orrery", "difference", "over the bound"]
-        return table(head, rows) + "\n\n" + "".join(
-            self.summary(job) for job in JOBS if any(which == job for _, which in self.compared()))
+        """A table for each job, and what is gained in each comparison."""
+        text = ""
+        for job, words in JOBS.items():
+            columns = [allowed for of, allowed in AIMS if of == job]
+            cases = [case for case in self.cases
+                     if any(case in self.compared(job, allowed) for allowed in columns)]
+            if not cases:
+                continue
+            head = ["cluster, model", "best of the others"]
+            for allowed in columns:
+                head += [f"Orrery, {ALLOWED[allowed]}", "difference"]
+            head.append("best over the bound")
+            text += f"**{words.capitalize()}**\n\n"
+            text += table(head, [self.cells(case, job, columns) for case in cases]) + "\n\n"
+            for allowed in columns:
+                text += self.summary(job, allowed)
+        return text
 
-    def summary(self, job):
+    def cells(self, case, job, columns):
+        shown = next(row for key, row in self.rows.items() if key[0] == case)
+        best, planner = self.best(case, job)
+        cells = [f"`{shown['cluster']}`, {shown['model']}", f"{best:.4g} s (`{planner}`)"]
+        own = [self.time(case, job, allowed) for allowed in columns]
+        for time in own:
+            cells += [f"{time:.4g} s", f"{percent(time / best - 1)} %"] if time else ["", ""]
+        return cells + [f"{min(filter(None, own)) / self.bound(case, job):.2f}"]
+
+    def summary(self, job, allowed):
         """What is gained over all cases, and where the bound leaves anything to gain."""
-        pairs = [(1 - self.time(case, job, OWN) / self.best(case, job)[0],
+        pairs = [(1 - self.time(case, job, allowed) / self.best(case, job)[0],
                   1 - self.bound(case, job) / self.best(case, job)[0])
-                 for case, which in self.compared() if which == job]
+                 for case in self.compared(job, allowed)]
+        if not pairs:
+            return ""
         gains = [gain for gain, _ in pairs]
-        aim = AIM[job]
-        words = (f"{JOBS[job].capitalize()}: {percent(statistics.median(gains))} % less time in the "
+        aim = AIMS[job, allowed]
+        words = (f"{JOBS[job].capitalize()}, {ALLOWED[allowed]}: "
+                 f"{percent(statistics.median(gains))} % less time in the "
                  f"median of {len(gains)}, {percent(min(gains))} to {percent(max(gains))} %; "
                  f"{100 * aim:.0f} % or more on {sum(gain >= aim for gain in gains)}, "
                  f"25 % on {sum(gain >= 0.25 for gain in gains)}.")
@@ -105,25 +129,28 @@ class Frontier:
         return words + "\n\n"
 
 
+# By what is allowed; None: another planner.
+MARKS = {None: {"marker": "o", "markersize": 2, "color": style.COLORS[0], "alpha": 0.4},
+         "as_others": {"marker": "D", "markersize": 3.2, "color": style.COLORS[1],
+                       "markerfacecolor": "white", "markeredgewidth": 0.8, "zorder": 3},
+         "everything": {"marker": "D", "markersize": 3.2, "color": style.COLORS[1], "zorder": 4}}
+
+
 def draw(found, out):
     style.use()
-    compared = found.compared()
-    cases = list(dict.fromkeys(case for case, _ in compared))
+    cases = [case for case in found.cases
+             if any(case in found.compared(*which) for which in AIMS)]
     figure, panels = plt.subplots(len(JOBS), 1, figsize=(style.PAGE, 4.4), sharex=True)
     for axes, (job, words) in zip(panels, JOBS.items()):
         for place, case in enumerate(cases):
-            if (case, job) not in compared:
+            if not any(case in found.compared(*which) for which in AIMS if which[0] == job):
                 continue
             bound = found.bound(case, job)
-            for planner in found.planners:
-                time = found.time(case, job, planner)
-                if time is None:
-                    continue
-                own = planner == OWN
-                axes.plot(place, time / bound, linestyle="none", marker="D" if own else "o",
-                          markersize=3.2 if own else 2, zorder=3 if own else 2,
-                          color=style.COLORS[1] if own else style.COLORS[0],
-                          alpha=1 if own else 0.4, clip_on=not own)
+            for planner in found.others + list(ALLOWED):
+                if time := found.time(case, job, planner):
+                    own = planner in ALLOWED
+                    axes.plot(place, time / bound, linestyle="none", clip_on=not own,
+                              **MARKS[planner if own else None])
         axes.set_yscale("log")
         axes.set_ylim(1, 200)
         axes.set_yticks([1, 2, 5, 10, 20, 50, 200], ["1", "2", "5", "10", "20", "50", "200"])
@@ -135,11 +162,11 @@ def draw(found, out):
     panels[-1].set_xticks(range(len(cases)), cases, rotation=60, ha="right",
                            rotation_mode="anchor")
     panels[-1].tick_params(axis="x", labelsize=5.5)
-    handles = [plt.Line2D([], [], linestyle="none", marker="D", markersize=4,
-                          color=style.COLORS[1], label="The Orrery planner"),
-               plt.Line2D([], [], linestyle="none", marker="o", markersize=3,
-                          color=style.COLORS[0], label="Each of the others")]
-    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.93), ncol=2)
+    words = {"everything": "Orrery, everything", "as_others": "Orrery, what plans of others have",
+             None: "Each of the others"}
+    handles = [plt.Line2D([], [], linestyle="none", label=label, **MARKS[allowed])
+               for allowed, label in words.items()]
+    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.93), ncol=3)
     style.save(figure, out, "frontier")
 
 
