@@ -8,6 +8,8 @@ void describe(config::Visitor& v, RobustCandidate& candidate) {
   v.title("Candidate");
   v.required("plan", candidate.plan, "who made it, and how");
   v.required("policy", candidate.policy, "");
+  v.required("new_plans_by", candidate.new_plans_by,
+             "planner that it asks when nodes come and go; empty: its own");
   v.required("options", candidate.options, "of the policy");
   v.required("interval", candidate.interval, "between checkpoints, times Young's");
   v.required("spare_nodes", candidate.spare_nodes, "that the plan leaves out");
@@ -25,7 +27,7 @@ void describe(config::Visitor& v, RobustCandidate& candidate) {
 
 void describe(config::Visitor& v, RobustAlternative& alternative) {
   v.title("Alternative");
-  v.required("what", alternative.what, "policy, plan, spares or interval");
+  v.required("what", alternative.what, "policy, new plans, plan, spares or interval");
   v.required("value", alternative.value, "");
   v.required("behind", alternative.behind, "the best, as a share of it, trace by trace");
   v.required("replays", alternative.replays, "");

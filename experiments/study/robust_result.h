@@ -17,6 +17,7 @@ namespace orrery::experiments {
 struct RobustCandidate {
   std::string plan;  ///< "orrery, 2 of 8 x A100-80GB spare"; "the policy's own".
   std::string policy;
+  std::string new_plans_by;  ///< Planner; empty: the policy's own.
   std::string options;  ///< Of the policy, as in a study: "interval=young*0.5".
   double interval = 1;  ///< Times Young's.
   std::int64_t spare_nodes = 0;
@@ -36,7 +37,7 @@ void describe(config::Visitor& v, RobustCandidate& candidate);
 
 /// What another choice of one thing would cost: the best candidate that differs in it.
 struct RobustAlternative {
-  std::string what;  ///< "policy", "plan", "spares", "interval".
+  std::string what;  ///< "policy", "new plans", "plan", "spares", "interval".
   std::string value;
   Interval behind;  ///< As RobustCandidate::behind.
   std::int64_t replays = 0;

@@ -40,6 +40,12 @@ constexpr std::size_t kFewestPolicies = 3;
 /// Simulations of the Orrery planner for a variant of a plan, beside the plan for all devices.
 constexpr const char* kBudgetOption = "budget";
 constexpr const char* kBudgetOfVariants = "60";
+/// And for each new plan of a policy.
+constexpr const char* kBudgetOfNewPlans = "20";
+constexpr const char* kPlannerOption = "planner";
+constexpr const char* kPlannersOptions = "planner_options";
+/// Longest and shortest interval, times Young's.
+constexpr double kMostInterval = 1024;
 constexpr const char* kOwnPlan = "the policy's own";
 
 /// A plan that candidates may begin with.
@@ -55,6 +61,15 @@ struct StartingPlan {
 struct PlanVariant {
   std::string name;
   RunSpec spec;
+};
+
+/// A policy, and who makes its new plans.
+struct CandidatePolicy {
+  ReplayPolicy policy;
+  std::string new_plans_by;  ///< Empty: its own planner.
+  std::string shown() const {
+    return new_plans_by.empty() ? policy.name : policy.name + ", new plans by " + new_plans_by;
+  }
 };
 
 struct Arm {
@@ -78,6 +93,49 @@ std::vector<std::string> interval_options(const ReplayPolicy& policy) {
   return names;
 }
 
+/// Its default; none: the policy has no such option.
+std::optional<std::string> default_of(const ReplayPolicy& policy, std::string_view option) {
+  for (const planners::OptionInfo& info : planners::find_policy(policy.name)->options()) {
+    if (info.name == option) return info.default_value;
+  }
+  return std::nullopt;
+}
+
+/// Each policy, and where it asks a planner that the user leaves open, with each of these.
+std::vector<CandidatePolicy> with_planners(const std::vector<ReplayPolicy>& policies,
+                                           const RobustSettings& settings) {
+  std::vector<CandidatePolicy> all;
+  for (const ReplayPolicy& policy : policies) {
+    all.push_back({policy, ""});
+    const std::optional<std::string> own = default_of(policy, kPlannerOption);
+    const bool open = own && default_of(policy, kPlannersOptions) &&
+                      !policy.options.contains(kPlannerOption);
+    if (!open || settings.choices.new_plans == NewPlans::own) continue;
+    for (const std::string& planner : settings.planners) {
+      if (planner == *own) continue;
+      CandidatePolicy other{policy, planner};
+      std::map<std::string, std::string> options;
+      for (const auto& [option, value] : settings.options) {
+        if (knows_option(planner, option)) options[option] = value;
+      }
+      if (knows_option(planner, kBudgetOption)) {
+        options.try_emplace(kBudgetOption, kBudgetOfNewPlans);
+      }
+      other.policy.options[kPlannerOption] = planner;
+      std::string& text = other.policy.options[kPlannersOptions];
+      text.clear();
+      for (const auto& [option, value] : options) {
+        text += fmt::format("{}{}={}", text.empty() ? "" : ",", option, value);
+      }
+      const auto& given = other.policy.options;
+      // Some take none but their own.
+      if (!planners::find_policy(policy.name)->check({given.begin(), given.end()}).empty()) continue;
+      all.push_back(std::move(other));
+    }
+  }
+  return all;
+}
+
 ReplayPolicy with_interval(ReplayPolicy policy, double factor) {
   if (factor == 1) return policy;
   for (const std::string& option : interval_options(policy)) {
@@ -87,12 +145,13 @@ ReplayPolicy with_interval(ReplayPolicy policy, double factor) {
 }
 
 /// Means and intervals of what the same candidate came to on several traces.
-RobustCandidate summary_of(const StartingPlan& plan, const ReplayPolicy& policy, double interval,
+RobustCandidate summary_of(const StartingPlan& plan, const CandidatePolicy& policy, double interval,
                            const std::vector<ReplayScore>& scores) {
   RobustCandidate out;
   out.plan = plan.name;
-  out.policy = policy.name;
-  out.options = options_text(policy.options);
+  out.policy = policy.policy.name;
+  out.new_plans_by = policy.new_plans_by;
+  out.options = options_text(with_interval(policy.policy, interval).options);
   out.interval = interval;
   out.spare_nodes = plan.spare_nodes;
   if (!plan.own()) out.iteration = plan.iteration;
@@ -148,7 +207,7 @@ class RobustSearch {
         call_(inputs.call),
         run_(std::move(inputs.run)),
         base_(std::make_shared<const LoadedReplayCase>(std::move(inputs.base))),
-        policies_(std::move(inputs.policies)),
+        policies_(with_planners(inputs.policies, settings_)),
         answers_(inputs.answers),
         race_({.budget = choices_.replays, .most = base_->traces.varies() ? 64 : 1}),
         target_(target) {}
@@ -165,9 +224,10 @@ class RobustSearch {
   void replay(const std::vector<std::pair<Arm, int>>& wanted, bool judging);
   double value_of(const ReplayScore& score) const;
   void first_policies();
-  void enter(const Arm& arm);
+  bool enter(const Arm& arm);
   void race_on(std::int64_t budget);
-  void add_intervals();
+  std::size_t add_intervals();
+  bool add_further_interval();
   void report_candidates();
   void judge();
   Interval behind(const Arm& arm, const Arm& best) const;
@@ -179,7 +239,7 @@ class RobustSearch {
   const Call& call_;
   LoadedRun run_;
   std::shared_ptr<const LoadedReplayCase> base_;
-  std::vector<ReplayPolicy> policies_;
+  std::vector<CandidatePolicy> policies_;
   const models::AnswerStore* answers_;
   std::vector<StartingPlan> plans_;  ///< Fastest undisturbed first; at the end the policies' own.
   std::set<std::string> known_plans_;
@@ -339,8 +399,9 @@ void RobustSearch::replay(const std::vector<std::pair<Arm, int>>& wanted, bool j
                       .background_transfers = choices_.background_transfers,
                       .seed = seed_of(index, judging)};
     const StartingPlan& plan = plans_[arm.plan];
-    tasks.push_back({fmt::format("{} with {}", policies_[arm.policy].name, plan.name), plan.loaded,
-                     with_interval(policies_[arm.policy], arm.interval), how});
+    const CandidatePolicy& policy = policies_[arm.policy];
+    tasks.push_back({fmt::format("{} with {}", policy.shown(), plan.name), plan.loaded,
+                     with_interval(policy.policy, arm.interval), how});
     of.push_back(arm);
   }
   const std::vector<ReplayScore> scores =
@@ -370,11 +431,13 @@ void RobustSearch::first_policies() {
   }
 }
 
-void RobustSearch::enter(const Arm& arm) {
-  if (std::find(arms_.begin(), arms_.end(), arm) != arms_.end()) return;
-  if (infeasible_.contains(arm)) return;
+/// False: it is in the race, or cannot run.
+bool RobustSearch::enter(const Arm& arm) {
+  if (std::find(arms_.begin(), arms_.end(), arm) != arms_.end()) return false;
+  if (infeasible_.contains(arm)) return false;
   race_.add();
   arms_.push_back(arm);
+  return true;
 }
 
 void RobustSearch::race_on(std::int64_t budget) {
@@ -397,23 +460,49 @@ void RobustSearch::race_on(std::int64_t budget) {
     const std::vector<std::size_t> order = race_.ranking();
     if (order.empty()) continue;
     const Arm& best = arms_[order.front()];
-    show(fmt::format("best so far: {}, {}", policies_[best.policy].name, plans_[best.plan].name));
+    show(fmt::format("best so far: {}, {}", policies_[best.policy].shown(), plans_[best.plan].name));
   }
 }
 
-void RobustSearch::add_intervals() {
+/// For the best; how many.
+std::size_t RobustSearch::add_intervals() {
   const std::vector<std::size_t> order = race_.ranking();
+  std::size_t added = 0;
   for (std::size_t i = 0; i < order.size() && i < kWithIntervals; ++i) {
     const Arm arm = arms_[order[i]];
     // Nothing to vary: no interval, or no checkpoints that take one.
-    if (interval_options(policies_[arm.policy]).empty()) continue;
+    if (interval_options(policies_[arm.policy].policy).empty()) continue;
     if (scores_.at(arm).front().checkpoints.empty()) continue;
     for (const double factor : choices_.intervals) {
       Arm other = arm;
       other.interval = factor;
-      enter(other);
+      added += enter(other) ? 1 : 0;
     }
   }
+  return added;
+}
+
+/// Where the best has the longest interval of its plan and policy, twice that; where it has the
+/// shortest of several, half.
+bool RobustSearch::add_further_interval() {
+  const std::vector<std::size_t> order = race_.ranking();
+  if (order.empty()) return false;
+  Arm best = arms_[order.front()];
+  double least = best.interval, most = best.interval;
+  for (const Arm& arm : arms_) {
+    if (arm.plan != best.plan || arm.policy != best.policy) continue;
+    least = std::min(least, arm.interval);
+    most = std::max(most, arm.interval);
+  }
+  if (least == most) return false;
+  if (best.interval == most && most < kMostInterval) {
+    best.interval *= 2;
+  } else if (best.interval == least && least > 1 / kMostInterval) {
+    best.interval /= 2;
+  } else {
+    return false;
+  }
+  return enter(best);
 }
 
 Interval RobustSearch::behind(const Arm& arm, const Arm& best) const {
@@ -432,8 +521,7 @@ void RobustSearch::report_candidates() {
     const auto scores = scores_.find(arm);
     if (scores == scores_.end()) continue;
     RobustCandidate out =
-        summary_of(plans_[arm.plan], with_interval(policies_[arm.policy], arm.interval),
-                   arm.interval, scores->second);
+        summary_of(plans_[arm.plan], policies_[arm.policy], arm.interval, scores->second);
     out.behind = behind(arm, arms_[race_.ranking().front()]);
     result_.candidates.push_back(std::move(out));
   }
@@ -441,7 +529,7 @@ void RobustSearch::report_candidates() {
   for (const auto& [arm, why] : infeasible_) {
     if (!runs_[arm.policy].empty() || !unable.insert(arm.policy).second) continue;
     result_.unable.push_back(
-        fmt::format("{}: {} ({})", policies_[arm.policy].name, why.witness, why.constraint));
+        fmt::format("{}: {} ({})", policies_[arm.policy].shown(), why.witness, why.constraint));
   }
 }
 
@@ -460,7 +548,12 @@ void RobustSearch::note_alternatives() {
       result_.alternatives.push_back(
           {what, value, behind(arm, best), static_cast<std::int64_t>(scores_.at(arm).size())});
     };
-    if (arm.policy != best.policy) add("policy", policies_[arm.policy].name);
+    const CandidatePolicy &mine = policies_[arm.policy], &theirs = policies_[best.policy];
+    if (mine.policy.name != theirs.policy.name) {
+      add("policy", mine.shown());
+    } else if (arm.policy != best.policy) {
+      add("new plans", mine.new_plans_by.empty() ? "its own planner" : mine.new_plans_by);
+    }
     if (plan.spare_nodes != spares && !plan.own()) {
       add("spares", fmt::format("{}", plan.spare_nodes));
     }
@@ -479,11 +572,12 @@ void RobustSearch::judge() {
   const Arm best = arms_[order.front()];
   std::optional<Arm> second, common;
   for (std::size_t i = 1; i < order.size() && !second; ++i) second = arms_[order[i]];
-  // The plan that is fastest undisturbed, of those that some policy can run; then its best policy,
-  // with the checkpoints that it takes by itself.
+  // The plan that is fastest undisturbed, of those that some policy can run; then its best policy
+  // as published, with the checkpoints and new plans that it makes by itself.
   for (const std::size_t candidate : order) {
     const Arm& arm = arms_[candidate];
     if (plans_[arm.plan].own() || arm.interval != 1) continue;
+    if (!policies_[arm.policy].new_plans_by.empty()) continue;
     if (!common || arm.plan < common->plan) common = arm;
   }
   std::vector<Arm> judged = {best};
@@ -501,8 +595,7 @@ void RobustSearch::judge() {
   }
   const auto summary = [&](const Arm& arm) -> std::optional<RobustCandidate> {
     if (!judged_.contains(arm)) return std::nullopt;
-    return summary_of(plans_[arm.plan], with_interval(policies_[arm.policy], arm.interval),
-                      arm.interval, judged_.at(arm));
+    return summary_of(plans_[arm.plan], policies_[arm.policy], arm.interval, judged_.at(arm));
   };
   const auto over = [&](const Arm& arm) -> std::optional<Interval> {
     if (!judged_.contains(arm) || !judged_.contains(best)) return std::nullopt;
@@ -555,7 +648,15 @@ RobustResult RobustSearch::run() {
       }
     }
     race_on(static_cast<std::int64_t>(kBeforeIntervals * static_cast<double>(choices_.replays)));
-    add_intervals();
+    std::size_t fresh = add_intervals();
+    do {
+      const std::vector<std::size_t> order = race_.ranking();
+      const std::size_t each = order.empty() ? 0 : race_.values(order.front()).size();
+      race_on(std::min(race_.samples() + static_cast<std::int64_t>(fresh * each),
+                       choices_.replays));
+      fresh = 1;
+    } while (race_.samples() < choices_.replays && !call_.cancellation.requested() &&
+             add_further_interval());
     race_on(choices_.replays);
   } catch (const std::runtime_error&) {
     if (!call_.cancellation.requested()) throw;  // A child that Ctrl-C ended.

@@ -16,6 +16,10 @@ std::vector<std::pair<RobustObjective, const char*>> enum_names(RobustObjective)
           {RobustObjective::tokens_per_dollar, "tokens_per_dollar"}};
 }
 
+std::vector<std::pair<NewPlans, const char*>> enum_names(NewPlans) {
+  return {{NewPlans::own, "own"}, {NewPlans::both, "both"}};
+}
+
 void describe(config::Visitor& v, RobustChoices& choices) {
   v.optional(choices.trace_key, choices.trace,
              "choose plan, recovery policy, checkpoint interval and spare nodes together, for what "
@@ -38,6 +42,10 @@ void describe(config::Visitor& v, RobustChoices& choices) {
   v.optional("policy_option", choices.policy_options,
              "POLICY.NAME=VALUE: option of a policy, or of all that have it (all.NAME=VALUE); may "
              "be repeated");
+  v.optional("new_plans", choices.new_plans,
+             "who makes new plans when nodes come and go. both (default): the policy's own planner, "
+             "or one of --planner, of which the Orrery planner has 20 simulations each time unless "
+             "--option budget says otherwise; own: the policy's own");
   v.optional("objective", choices.objective,
              "tokens (default) or tokens_per_dollar; of all nodes that are there");
   v.optional(
@@ -45,7 +53,9 @@ void describe(config::Visitor& v, RobustChoices& choices) {
       "most nodes of a kind that plans leave out as spares: 1, 2, 4, ... and this many are tried; "
       "default: 2");
   v.optional("intervals", choices.intervals,
-             "checkpoint intervals to try, times Young's; default: 0.5,1,2", {.commas = true});
+             "checkpoint intervals to try, times Young's; default: 0.5,1,2. Where the longest or "
+             "the shortest is best, one of twice or half of it follows",
+             {.commas = true});
   v.optional("plan", choices.plans, "plan file to try, too; may be repeated");
   v.optional("replays", choices.replays, "most replays that choose; default: 150");
   v.optional("seeds", choices.seeds,

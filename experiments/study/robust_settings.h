@@ -20,6 +20,13 @@ inline constexpr std::int64_t kMostJudgingSeeds = 1'000;
 enum class RobustObjective { tokens, tokens_per_dollar };
 std::vector<std::pair<RobustObjective, const char*>> enum_names(RobustObjective);
 
+/// Who makes new plans when nodes come and go.
+enum class NewPlans {
+  own,   ///< Each policy's own planner.
+  both,  ///< And the planners of the candidate plans, for policies that can ask others.
+};
+std::vector<std::pair<NewPlans, const char*>> enum_names(NewPlans);
+
 /// What plans are to withstand, what may be chosen, and how much is replayed for it.
 struct RobustChoices {
   const char* trace_key = "trace";  ///< What the front end calls `trace`.
@@ -34,6 +41,7 @@ struct RobustChoices {
   std::optional<Seconds> mtbf;
   std::vector<std::string> policies{"all"};
   std::map<std::string, std::string> policy_options;  ///< By POLICY.NAME or all.NAME.
+  NewPlans new_plans = NewPlans::both;
   RobustObjective objective = RobustObjective::tokens;
   std::int64_t spares = 2;
   Text rent;                          ///< fleets.h

@@ -1,5 +1,5 @@
-// Hetu v2: restart-free switching. After a loss the planner `hetu` makes a plan in which every GPU
-// that is left works; the processes specialize their graphs for it, and the state moves between GPU
+// Hetu v2: restart-free switching. After a loss the planner `hetu`, or another one of whole replicas,
+// makes a plan in which every GPU that is left works; the processes specialize their graphs for it, and the state moves between GPU
 // memories by fused batched send-receive. It needs at least one owner of every slice among the GPUs
 // that are left: ZeRO off and two pipelines (A.3). Else the job restarts from a checkpoint.
 // [Hetu v2, sections 5.3, 6.2, 7.2, 8, A.3]
@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "models/base/ids.h"
@@ -35,7 +36,8 @@ struct HetuRecoverySettings {
       .phases = {.reinitialize = {{10},
                                   "Seconds of graph specialization, operators and communication "
                                   "groups: \"within 10 seconds\" [Hetu v2, 8]."},
-                 .restart = kRestart}};
+                 .restart = kRestart},
+      .planner = "hetu"};
   int pipelines = 2;
   MovedBytes bytes = MovedBytes::all;
   double specialize = 10;
@@ -45,7 +47,7 @@ struct HetuRecoverySettings {
 void describe(config::Visitor& v, HetuRecoverySettings& s) {
   describe_switching(v, s.switching);
   v.optional("pipelines", s.pipelines,
-             "Pipelines that the planner makes, so that each slice has as many owners; other "
+             "Pipelines that the planner hetu makes, so that each slice has as many owners; other "
              "numbers where there is no such plan; 0: what it likes best. [A.3: 2]");
   v.between("pipelines", s.pipelines, 0, 1'000'000);
   v.optional("bytes", s.bytes,
@@ -61,14 +63,17 @@ void describe(config::Visitor& v, HetuRecoverySettings& s) {
              "(Daly's), young, daly, availability, tuned, or seconds.");
 }
 
-/// The planner with the wanted number of pipelines, then with any.
-std::vector<std::pair<std::string, Options>> hetu_planners(int pipelines) {
-  std::vector<std::pair<std::string, Options>> planners;
-  if (pipelines > 0) {
-    planners.push_back({"hetu", {{"zero", "off"}, {"pipelines", std::to_string(pipelines)}}});
-  }
-  planners.push_back({"hetu", {{"zero", "off"}}});
-  return planners;
+/// The paper's planner with the wanted number of pipelines, then with any; or another one.
+std::vector<SwitchingPolicy::Asked> hetu_planners(const HetuRecoverySettings& settings) {
+  const auto& [name, options] =
+      std::tie(settings.switching.planner, settings.switching.planner_options.values);
+  if (name != kHetuRecovery.name) return {{name, options, true}};
+  Options own = {{"zero", "off"}};
+  own.insert(own.end(), options.begin(), options.end());
+  if (settings.pipelines <= 0) return {{name, own}};
+  Options counted = {{"pipelines", std::to_string(settings.pipelines)}};
+  counted.insert(counted.end(), own.begin(), own.end());
+  return {{name, counted}, {name, own}};
 }
 
 constexpr const char* kSpecialization = "graph specialization [Hetu v2, 8]";
@@ -84,7 +89,7 @@ class HetuRecovery final : public SwitchingPolicy {
     return std::make_unique<HetuRecovery>(input, s);
   }
   HetuRecovery(const PolicyInput& input, const Settings& s)
-      : SwitchingPolicy(input, s.switching, hetu_planners(s.pipelines)),
+      : SwitchingPolicy(input, s.switching, hetu_planners(s)),
         interval_(
             chosen(s.interval, {CheckpointInterval::Rule::daly, {}}, s.switching.phases.constants)),
         specialize_(s.specialize),

@@ -35,6 +35,12 @@ std::string spares_name(std::int64_t spares) {
   return spares == 0 ? "no spare node" : counted(static_cast<std::size_t>(spares), "spare node");
 }
 
+std::string policy_name(const RobustCandidate& candidate) {
+  return candidate.new_plans_by.empty()
+             ? candidate.policy
+             : fmt::format("{}, new plans by {}", candidate.policy, candidate.new_plans_by);
+}
+
 std::string checkpoints_text(const RobustCandidate& candidate) {
   if (candidate.checkpoints.empty()) return "none";
   return fmt::format("to {}", fmt::join(candidate.checkpoints, ", "));
@@ -49,7 +55,7 @@ std::string head(const RobustResult& result) {
 /// A row of the table of those that were judged.
 void judged_row(Table& table, const char* role, const RobustCandidate& one,
                 const Interval* behind) {
-  table.row({role, one.policy, one.plan, std::to_string(one.spare_nodes),
+  table.row({role, policy_name(one), one.plan, std::to_string(one.spare_nodes),
              interval_name(one.interval), interval_cell(one.tokens_per_second, 1, 0),
              interval_cell(one.tokens_per_dollar, 1, 0),
              one.dollars_per_day > 0 ? money(one.dollars_per_day) : "-",
@@ -77,8 +83,8 @@ std::string candidates_table(const RobustResult& result) {
   table.number("replays").number("tokens/s").number("slower than best, %");
   for (std::size_t i = 0; i < result.candidates.size() && i < kCandidatesShown; ++i) {
     const RobustCandidate& one = result.candidates[i];
-    table.row({one.policy, one.plan, std::to_string(one.spare_nodes), interval_name(one.interval),
-               std::to_string(one.replays), interval_cell(one.tokens_per_second, 1, 0),
+    table.row({policy_name(one), one.plan, std::to_string(one.spare_nodes),
+               interval_name(one.interval), std::to_string(one.replays), interval_cell(one.tokens_per_second, 1, 0),
                i == 0 ? "" : share_cell(one.behind)});
   }
   std::string text = table.text(0, colors());
@@ -194,6 +200,9 @@ std::string advice_text(const RobustResult& result) {
   text += fmt::format("Plan: {}\n", best.plan) + alternatives_text(result, "plan", "", 3);
   text += fmt::format("Recovery policy: {}\n", best.policy) +
           alternatives_text(result, "policy", "", 3);
+  text += fmt::format("New plans: by {}\n",
+                      best.new_plans_by.empty() ? "its own planner" : best.new_plans_by) +
+          alternatives_text(result, "new plans", "by ", 2);
   text += fmt::format("Spares: {}\n", spares_name(best.spare_nodes)) +
           alternatives_text(result, "spares", "", 4);
   text += fmt::format("Checkpoints: {} ({} interval)\n", checkpoints_text(best),

@@ -29,7 +29,8 @@ def span(interval, scale=1.0, digits=0):
 
 
 def choice(one):
-    return f"{one['policy']} with {one['plan']}, {one['interval']:g} x Young's"
+    planner = f", new plans by {one['new_plans_by']}," if one["new_plans_by"] else ""
+    return f"{one['policy']}{planner} with {one['plan']}, {one['interval']:g} x Young's"
 
 
 def main():

@@ -42,7 +42,8 @@ struct AutohetRecoverySettings {
       .phases = {
           .decide = {{159.12},
                      "Seconds of planning: the longest search, simulated configurations up to 64 "
-                     "GPUs; the shortest takes 1.23 [AutoHet, I and V-B]."}}};
+                     "GPUs; the shortest takes 1.23 [AutoHet, I and V-B]."}},
+      .planner = "autohet"};
   CheckpointInterval local_interval;
   CheckpointInterval cloud_interval;
   int micro_batch_size = 0;
@@ -60,7 +61,7 @@ void describe(config::Visitor& v, AutohetRecoverySettings& s) {
   v.optional("cloud_interval", s.cloud_interval,
              "The same for the cloud; a multiple of the local one.");
   v.optional("micro_batch_size", s.micro_batch_size,
-             "Samples, of the planner's plans; 0: every size that the job allows.");
+             "Samples, of the planner autohet's plans; 0: every size that the job allows.");
   v.between("micro_batch_size", s.micro_batch_size, 0, 1'000'000);
   v.optional("memory", s.memory,
              "Checkpoints in CPU memory: read, or skip where restarting a container clears it. "
@@ -71,12 +72,20 @@ void describe(config::Visitor& v, AutohetRecoverySettings& s) {
              "it needs; not with ZeRO or expert parallelism. [IV-B2]");
 }
 
+SwitchingPolicy::Asked asked_of(const AutohetRecoverySettings& settings) {
+  SwitchingPolicy::Asked asked{settings.switching.planner,
+                               settings.switching.planner_options.values};
+  if (asked.planner == kAutohetRecovery.name) {
+    asked.options.emplace_back("micro_batch_size", std::to_string(settings.micro_batch_size));
+  }
+  return asked;
+}
+
 class AutohetRecovery final : public SwitchingPolicy {
  public:
   using Settings = AutohetRecoverySettings;
   AutohetRecovery(const PolicyInput& input, const Settings& s)
-      : SwitchingPolicy(input, s.switching,
-                        {{"autohet", {{"micro_batch_size", std::to_string(s.micro_batch_size)}}}}),
+      : SwitchingPolicy(input, s.switching, {asked_of(s)}),
         settings_(s),
         bytes_(models::all_state_bytes(input.job)) {
     for (CheckpointInterval* interval : {&settings_.local_interval, &settings_.cloud_interval}) {

@@ -42,36 +42,10 @@ std::vector<std::pair<Growth, const char*>> enum_names(Growth) {
   return {{Growth::never, "never"}, {Growth::profitable, "pays"}, {Growth::always, "always"}};
 }
 
-bool from_scalar(const std::string& text, PlannerOptions& out, std::string& error) {
-  out.values.clear();
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string one = text.substr(at, end - at);
-    const std::size_t equals = one.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      error = fmt::format("expected name=value,name=value, not '{}'", text);
-      return false;
-    }
-    out.values.emplace_back(one.substr(0, equals), one.substr(equals + 1));
-    at = end + 1;
-  }
-  return true;
-}
-
-std::string to_scalar(const PlannerOptions& options) {
-  std::string text;
-  for (const auto& [name, value] : options.values) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
-  }
-  return text;
-}
-
 void describe_checkpointed(config::Visitor& v, CheckpointedSettings& settings) {
   describe_phases(v, settings.phases);
-  describe_planner(v, settings.planner,
+  describe_planner(v, settings.planner, settings.planner_options,
                    "Planner of the catalog that makes plans for what is left.");
-  v.optional("planner_options", settings.planner_options,
-             "Its options: name=value,name=value; empty: its defaults.");
   v.optional("grow", settings.grow,
              "never: devices that come wait for the next restart; pays: they are taken in when the "
              "faster plan wins the stall back before the next interruption to be expected; always: "
@@ -80,12 +54,6 @@ void describe_checkpointed(config::Visitor& v, CheckpointedSettings& settings) {
              "Devices slower than this share of their speed are left out when a plan is chosen; 0: "
              "none.");
   v.between("slowest", settings.slowest, 0.0, 1.0);
-  if (!v.reading() || !v.good()) return;
-  const config::Diagnostics found =
-      find_planner(settings.planner)->check(settings.planner_options.values);
-  for (const config::Problem& problem : found.problems()) {
-    v.problem("planner_options", to_string(problem));
-  }
 }
 
 CheckpointedRules restart_from(ir::Location location, bool drops_nodes) {

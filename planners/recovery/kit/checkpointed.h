@@ -14,6 +14,7 @@
 #include "planners/recovery/kit/answer.h"
 #include "planners/recovery/kit/bring_up.h"
 #include "planners/recovery/kit/checkpointing.h"
+#include "planners/recovery/kit/replan.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {
@@ -25,13 +26,6 @@ enum class Growth {
   always,      ///< Whenever the new plan is faster.
 };
 std::vector<std::pair<Growth, const char*>> enum_names(Growth);
-
-/// A planner's settings as one setting: name=value,name=value.
-struct PlannerOptions {
-  Options values;
-};
-bool from_scalar(const std::string& text, PlannerOptions& out, std::string& error);
-std::string to_scalar(const PlannerOptions& options);
 
 /// Settings that all these policies have.
 struct CheckpointedSettings {

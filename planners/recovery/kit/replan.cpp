@@ -194,6 +194,41 @@ void describe_planner(config::Visitor& v, std::string& planner, const char* doc)
             fmt::format("'{}' is none of {}", planner, fmt::join(planner_names(), ", ")));
 }
 
+bool from_scalar(const std::string& text, PlannerOptions& out, std::string& error) {
+  out.values.clear();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string one = text.substr(at, end - at);
+    const std::size_t equals = one.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      error = fmt::format("expected name=value,name=value, not '{}'", text);
+      return false;
+    }
+    out.values.emplace_back(one.substr(0, equals), one.substr(equals + 1));
+    at = end + 1;
+  }
+  return true;
+}
+
+std::string to_scalar(const PlannerOptions& options) {
+  std::string text;
+  for (const auto& [name, value] : options.values) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
+  }
+  return text;
+}
+
+void describe_planner(config::Visitor& v, std::string& planner, PlannerOptions& options,
+                      const char* doc) {
+  describe_planner(v, planner, doc);
+  v.optional("planner_options", options, "Its options: name=value,name=value; empty: its defaults.");
+  if (!v.reading() || !v.good()) return;
+  const config::Diagnostics found = find_planner(planner)->check(options.values);
+  for (const config::Problem& problem : found.problems()) {
+    v.problem("planner_options", to_string(problem));
+  }
+}
+
 struct Replanner::Memory {
   Memory(const models::Cluster& cluster, const PlannerEntry& entry, const Options& options)
       : planner(entry.make(options)), name(entry.name), draws(entry.draws), classes(cluster) {

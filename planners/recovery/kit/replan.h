@@ -38,8 +38,18 @@ std::optional<ir::Plan> with_spares(const ir::Plan& plan, const models::Cluster&
 /// none, or not enough spares.
 models::PlanPointer home_plan(const PolicyInput& input, const std::vector<DeviceId>& live);
 
+/// A planner's settings as one setting: name=value,name=value.
+struct PlannerOptions {
+  Options values;
+};
+bool from_scalar(const std::string& text, PlannerOptions& out, std::string& error);
+std::string to_scalar(const PlannerOptions& options);
+
 /// Setting `planner`: a name of the catalog.
 void describe_planner(config::Visitor& v, std::string& planner, const char* doc);
+/// And `planner_options`.
+void describe_planner(config::Visitor& v, std::string& planner, PlannerOptions& options,
+                      const char* doc);
 
 class Replanner {
  public:

@@ -31,18 +31,18 @@ PolicyInput with_job(const PolicyInput& input, const models::Job& job) {
 
 struct ReplicaPlanner::Asked {
   Asked(const PolicyInput& original, const std::string& planner,
-        std::optional<ir::Recompute> recompute)
+        std::optional<ir::Recompute> recompute, const Options& options)
       : job(replica_job(original.job, recompute)),
         input(with_job(original, job)),
-        replanner(input, planner) {}
+        replanner(input, planner, options) {}
   models::Job job;
   PolicyInput input;
   Replanner replanner;
 };
 
 ReplicaPlanner::ReplicaPlanner(const PolicyInput& input, const std::string& planner,
-                               std::optional<ir::Recompute> recompute)
-    : asked_(std::make_shared<const Asked>(input, planner, recompute)) {}
+                               std::optional<ir::Recompute> recompute, const Options& options)
+    : asked_(std::make_shared<const Asked>(input, planner, recompute, options)) {}
 
 FoundPlan ReplicaPlanner::plan_for(const std::vector<DeviceId>& devices) const {
   if (devices.empty()) return models::Infeasible{"number of devices", "none lives"};

@@ -14,11 +14,12 @@ namespace orrery::planners {
 
 class ReplicaPlanner {
  public:
-  /// `planner` is a name of the catalog. It sees a job that allows neither ZeRO nor virtual stages,
-  /// and only the recomputation `recompute` if that is given. Keeps references to what `input`
-  /// refers to, and remembers the planner's answers.
+  /// `planner` is a name of the catalog, which takes `options`. It sees a job that allows neither
+  /// ZeRO nor virtual stages, and only the recomputation `recompute` if that is given. Keeps
+  /// references to what `input` refers to, and remembers the planner's answers.
   ReplicaPlanner(const PolicyInput& input, const std::string& planner,
-                 std::optional<ir::Recompute> recompute = std::nullopt);
+                 std::optional<ir::Recompute> recompute = std::nullopt,
+                 const Options& options = {});
 
   FoundPlan plan_for(const std::vector<DeviceId>& devices) const;
 

@@ -7,12 +7,16 @@
 
 #include "models/base/check.h"
 #include "planners/recovery/kit/checkpointing.h"
+#include "planners/recovery/kit/replica_planner.h"
 #include "planners/recovery/kit/transfer_estimate.h"
 
 namespace orrery::planners {
 
 void describe_switching(config::Visitor& v, SwitchingSettings& settings) {
   describe_phases(v, settings.phases);
+  describe_planner(v, settings.planner, settings.planner_options,
+                   "Planner of the catalog that makes plans for what is left; the paper's unless "
+                   "another one is named.");
   v.optional("horizon", settings.horizon.value,
              "Seconds until the next interruption: new devices are used if faster steps until then "
              "make up for the switch; 0: the mean time between the interruptions that the user "
@@ -25,12 +29,21 @@ void describe_switching(config::Visitor& v, SwitchingSettings& settings) {
 }
 
 SwitchingPolicy::SwitchingPolicy(const PolicyInput& input, SwitchingSettings settings,
-                                 const std::vector<std::pair<std::string, Options>>& planners)
+                                 const std::vector<Asked>& planners)
     : input_(input), settings_(std::move(settings)) {
   ORRERY_CHECK(!planners.empty(), "a policy that replans needs a planner");
   settings_.phases = settled(std::move(settings_.phases), input_.runtime);
-  for (const auto& [name, options] : planners) {
-    replanners_.emplace_back(input_, name, options);
+  const auto add = [this](auto source) {
+    sources_.push_back([asked = std::move(source)](const std::vector<DeviceId>& devices) {
+      return asked.plan_for(devices);
+    });
+  };
+  for (const auto& [name, options, whole_replicas] : planners) {
+    if (whole_replicas) {
+      add(ReplicaPlanner(input_, name, std::nullopt, options));
+    } else {
+      add(Replanner(input_, name, options));
+    }
     if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.push_back(name);
   }
 }
@@ -70,10 +83,10 @@ std::optional<models::RecoveryDecision> SwitchingPolicy::planned_change(
 
 FoundPlan SwitchingPolicy::plan_for(const std::vector<DeviceId>& devices) const {
   if (devices.empty()) return models::Infeasible{"live devices", "none is left"};
-  auto first = replanners_.front().plan_for(devices);
-  for (std::size_t i = 1; i < replanners_.size(); ++i) {
+  auto first = sources_.front()(devices);
+  for (std::size_t i = 1; i < sources_.size(); ++i) {
     if (std::holds_alternative<models::PlanPointer>(first)) break;
-    auto next = replanners_[i].plan_for(devices);
+    auto next = sources_[i](devices);
     if (std::holds_alternative<models::PlanPointer>(next)) return next;
   }
   return first;

@@ -1,7 +1,8 @@
-/// The frame of policies that switch to a plan of their own planner (autohet, hetu): when to keep
-/// the plan, when to ask the planner, whether more devices are worth a switch. A policy says how
-/// the state gets to the new plan.
+/// The frame of policies that switch to a plan of a planner, their own unless another one is asked
+/// for (autohet, hetu): when to keep the plan, when to ask the planner, whether more devices are
+/// worth a switch. A policy says how the state gets to the new plan.
 #pragma once
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@ namespace orrery::planners {
 
 struct SwitchingSettings {
   Phases phases = {};
+  std::string planner;
+  PlannerOptions planner_options = {};
   Seconds horizon = {};  ///< Until the next interruption; 0: 1 / expected_interruptions().
   double slowest = 0;    ///< Devices slower than that are left out of plans.
 };
@@ -28,10 +31,16 @@ void describe_switching(config::Visitor& v, SwitchingSettings& settings);
 
 class SwitchingPolicy : public models::RecoveryPolicy {
  public:
+  /// How a planner of the catalog is asked.
+  struct Asked {
+    std::string planner;
+    Options options;
+    bool whole_replicas = false;  ///< As ReplicaPlanner asks.
+  };
   /// Copies `input` (not what it refers to). `planners`: asked in this order, the first plan
-  /// counts; names of the catalog with valid options.
+  /// counts.
   SwitchingPolicy(const PolicyInput& input, SwitchingSettings settings,
-                  const std::vector<std::pair<std::string, Options>>& planners);
+                  const std::vector<Asked>& planners);
 
   /// home_plan(), else the planner's.
   FoundPlan first_plan(const std::vector<DeviceId>& live) const final;
@@ -86,7 +95,7 @@ class SwitchingPolicy : public models::RecoveryPolicy {
 
   PolicyInput input_;
   SwitchingSettings settings_;
-  std::vector<Replanner> replanners_;
+  std::vector<std::function<FoundPlan(const std::vector<DeviceId>&)>> sources_;
   std::vector<std::string> names_;  ///< Of the planners.
 };
 
