@@ -90,6 +90,7 @@ class CalibrateResult(Result):
 class Candidate(Result):
     plan: str
     policy: str
+    new_plans_by: str
     options: str
     interval: float
     spare_nodes: int
