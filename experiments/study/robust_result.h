@@ -18,8 +18,8 @@ struct RobustCandidate {
   std::string plan;  ///< "orrery, 2 of 8 x A100-80GB spare"; "the policy's own".
   std::string policy;
   std::string new_plans_by;  ///< Planner; empty: the policy's own.
-  std::string options;  ///< Of the policy, as in a study: "interval=young*0.5".
-  double interval = 1;  ///< Times Young's.
+  std::string options;       ///< Of the policy, as in a study: "interval=young*0.5".
+  double interval = 1;       ///< Times Young's.
   std::int64_t spare_nodes = 0;
   std::optional<Seconds> iteration;  ///< Of the plan, undisturbed; none: the policy's own plan.
   std::int64_t replays = 0;

@@ -108,8 +108,8 @@ std::vector<CandidatePolicy> with_planners(const std::vector<ReplayPolicy>& poli
   for (const ReplayPolicy& policy : policies) {
     all.push_back({policy, ""});
     const std::optional<std::string> own = default_of(policy, kPlannerOption);
-    const bool open = own && default_of(policy, kPlannersOptions) &&
-                      !policy.options.contains(kPlannerOption);
+    const bool open =
+        own && default_of(policy, kPlannersOptions) && !policy.options.contains(kPlannerOption);
     if (!open || settings.choices.new_plans == NewPlans::own) continue;
     for (const std::string& planner : settings.planners) {
       if (planner == *own) continue;
@@ -129,7 +129,8 @@ std::vector<CandidatePolicy> with_planners(const std::vector<ReplayPolicy>& poli
       }
       const auto& given = other.policy.options;
       // Some take none but their own.
-      if (!planners::find_policy(policy.name)->check({given.begin(), given.end()}).empty()) continue;
+      if (!planners::find_policy(policy.name)->check({given.begin(), given.end()}).empty())
+        continue;
       all.push_back(std::move(other));
     }
   }
@@ -460,7 +461,8 @@ void RobustSearch::race_on(std::int64_t budget) {
     const std::vector<std::size_t> order = race_.ranking();
     if (order.empty()) continue;
     const Arm& best = arms_[order.front()];
-    show(fmt::format("best so far: {}, {}", policies_[best.policy].shown(), plans_[best.plan].name));
+    show(
+        fmt::format("best so far: {}, {}", policies_[best.policy].shown(), plans_[best.plan].name));
   }
 }
 
@@ -652,8 +654,8 @@ RobustResult RobustSearch::run() {
     do {
       const std::vector<std::size_t> order = race_.ranking();
       const std::size_t each = order.empty() ? 0 : race_.values(order.front()).size();
-      race_on(std::min(race_.samples() + static_cast<std::int64_t>(fresh * each),
-                       choices_.replays));
+      race_on(
+          std::min(race_.samples() + static_cast<std::int64_t>(fresh * each), choices_.replays));
       fresh = 1;
     } while (race_.samples() < choices_.replays && !call_.cancellation.requested() &&
              add_further_interval());

@@ -42,10 +42,11 @@ void describe(config::Visitor& v, RobustChoices& choices) {
   v.optional("policy_option", choices.policy_options,
              "POLICY.NAME=VALUE: option of a policy, or of all that have it (all.NAME=VALUE); may "
              "be repeated");
-  v.optional("new_plans", choices.new_plans,
-             "who makes new plans when nodes come and go. both (default): the policy's own planner, "
-             "or one of --planner, of which the Orrery planner has 20 simulations each time unless "
-             "--option budget says otherwise; own: the policy's own");
+  v.optional(
+      "new_plans", choices.new_plans,
+      "who makes new plans when nodes come and go. both (default): the policy's own planner, "
+      "or one of --planner, of which the Orrery planner has 20 simulations each time unless "
+      "--option budget says otherwise; own: the policy's own");
   v.optional("objective", choices.objective,
              "tokens (default) or tokens_per_dollar; of all nodes that are there");
   v.optional(

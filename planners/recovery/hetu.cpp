@@ -1,8 +1,8 @@
-// Hetu v2: restart-free switching. After a loss the planner `hetu`, or another one of whole replicas,
-// makes a plan in which every GPU that is left works; the processes specialize their graphs for it, and the state moves between GPU
-// memories by fused batched send-receive. It needs at least one owner of every slice among the GPUs
-// that are left: ZeRO off and two pipelines (A.3). Else the job restarts from a checkpoint.
-// [Hetu v2, sections 5.3, 6.2, 7.2, 8, A.3]
+// Hetu v2: restart-free switching. After a loss the planner `hetu`, or another one of whole
+// replicas, makes a plan in which every GPU that is left works; the processes specialize their
+// graphs for it, and the state moves between GPU memories by fused batched send-receive. It needs
+// at least one owner of every slice among the GPUs that are left: ZeRO off and two pipelines (A.3).
+// Else the job restarts from a checkpoint. [Hetu v2, sections 5.3, 6.2, 7.2, 8, A.3]
 //
 // The paper states neither planning time ("pre-profiled results combined with a cost model", A.3),
 // nor detection, nor what happens without an owner, nor how joins are answered: they are options.

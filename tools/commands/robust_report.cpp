@@ -84,8 +84,8 @@ std::string candidates_table(const RobustResult& result) {
   for (std::size_t i = 0; i < result.candidates.size() && i < kCandidatesShown; ++i) {
     const RobustCandidate& one = result.candidates[i];
     table.row({policy_name(one), one.plan, std::to_string(one.spare_nodes),
-               interval_name(one.interval), std::to_string(one.replays), interval_cell(one.tokens_per_second, 1, 0),
-               i == 0 ? "" : share_cell(one.behind)});
+               interval_name(one.interval), std::to_string(one.replays),
+               interval_cell(one.tokens_per_second, 1, 0), i == 0 ? "" : share_cell(one.behind)});
   }
   std::string text = table.text(0, colors());
   if (result.candidates.size() > kCandidatesShown) {

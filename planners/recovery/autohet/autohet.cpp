@@ -39,10 +39,10 @@ std::vector<std::pair<FileReads, const char*>> enum_names(FileReads) {
 
 struct AutohetRecoverySettings {
   SwitchingSettings switching = {
-      .phases = {
-          .decide = {{159.12},
-                     "Seconds of planning: the longest search, simulated configurations up to 64 "
-                     "GPUs; the shortest takes 1.23 [AutoHet, I and V-B]."}},
+      .phases =
+          {.decide = {{159.12},
+                      "Seconds of planning: the longest search, simulated configurations up to 64 "
+                      "GPUs; the shortest takes 1.23 [AutoHet, I and V-B]."}},
       .planner = "autohet"};
   CheckpointInterval local_interval;
   CheckpointInterval cloud_interval;

@@ -221,7 +221,8 @@ std::string to_scalar(const PlannerOptions& options) {
 void describe_planner(config::Visitor& v, std::string& planner, PlannerOptions& options,
                       const char* doc) {
   describe_planner(v, planner, doc);
-  v.optional("planner_options", options, "Its options: name=value,name=value; empty: its defaults.");
+  v.optional("planner_options", options,
+             "Its options: name=value,name=value; empty: its defaults.");
   if (!v.reading() || !v.good()) return;
   const config::Diagnostics found = find_planner(planner)->check(options.values);
   for (const config::Problem& problem : found.problems()) {
