@@ -174,6 +174,24 @@ TEST(HetuRecovery, AJobThatNeedsZeroCannotHaveIt) {
   EXPECT_EQ(no->constraint, "ZeRO off");
 }
 
+TEST(HetuRecovery, AnotherPlannerMakesPlansOfWholeReplicas) {
+  const SwitchingWorld world("hetu_32h20", "hetu_32b", 64, 4096, {0, 1});
+  const models::JobState at = state(world, shared(published("c1")), range(31, 31));
+  const models::RecoveryDecision decision =
+      world.decide("hetu", at, event(ir::EventKind::fail, range(31, 31)),
+                   {{"planner", "whale"}, {"planner_options", "evaluate_top=1"}});
+  ASSERT_EQ(decision.action, Action::resume);
+  EXPECT_EQ(decision.plan->planner, "whale");
+  EXPECT_TRUE(runs_on(*decision.plan, range(0, 30)));
+  for (const ir::Pipeline& pipeline : decision.plan->pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) EXPECT_EQ(segment.zero.stage, 0);
+    }
+  }
+  EXPECT_FALSE(find_policy("hetu")->check({{"planner", "nobody"}}).empty());
+  EXPECT_FALSE(find_policy("hetu")->check({{"planner_options", "evaluate_tops=1"}}).empty());
+}
+
 TEST_F(HetuRecoveryTest, AFailedJobLosesAllGpuMemory) {
   const auto before = shared(published("c1"));
   models::JobState at = state(world, before, {});
