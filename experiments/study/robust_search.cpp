@@ -225,6 +225,9 @@ class RobustSearch {
   void replay(const std::vector<std::pair<Arm, int>>& wanted, bool judging);
   double value_of(const ReplayScore& score) const;
   void first_policies();
+  double best_interval(const Arm& first);
+  bool has_twin(const Arm& arm) const;
+  std::int64_t race_budget() const;
   bool enter(const Arm& arm);
   void race_on(std::int64_t budget);
   std::size_t add_intervals();
@@ -245,6 +248,7 @@ class RobustSearch {
   std::vector<StartingPlan> plans_;  ///< Fastest undisturbed first; at the end the policies' own.
   std::set<std::string> known_plans_;
   std::vector<std::vector<std::size_t>> runs_;      ///< By policy: plans that it can run.
+  std::set<Arm> probed_;                            ///< Replayed before the race.
   std::vector<Arm> arms_;                           ///< By candidate of the race.
   std::map<Arm, std::vector<ReplayScore>> scores_;  ///< By seed of the race.
   std::map<Arm, std::vector<ReplayScore>> judged_;
@@ -432,6 +436,51 @@ void RobustSearch::first_policies() {
   }
 }
 
+/// Checkpoints more or less often than the arm, by factors of two as long as the first trace has
+/// more of the objective for it; 1 where there is nothing to vary.
+double RobustSearch::best_interval(const Arm& first) {
+  const bool varies = choices_.intervals.size() > 1 &&
+                      !interval_options(policies_[first.policy].policy).empty() &&
+                      !scores_.at(first).front().checkpoints.empty();
+  Arm best = first;
+  for (const double factor : {2.0, 0.5}) {
+    if (!varies || best != first) break;
+    for (Arm next = first; next.interval < kMostInterval && next.interval > 1 / kMostInterval;) {
+      next.interval *= factor;
+      replay({{next, 0}}, false);
+      probed_.insert(next);
+      const bool better = scores_.contains(next) &&
+                          value_of(scores_.at(next).front()) > value_of(scores_.at(best).front());
+      if (!better || call_.cancellation.requested()) break;
+      best = next;
+    }
+  }
+  return best.interval;
+}
+
+/// Another plan under the same policy came to the very same on the first trace: neither ran, as
+/// where nodes are away when it begins.
+bool RobustSearch::has_twin(const Arm& arm) const {
+  const ReplayScore& mine = scores_.at(arm).front();
+  return std::any_of(arms_.begin(), arms_.end(), [&](const Arm& other) {
+    if (other.policy != arm.policy || other.interval != arm.interval || other.plan >= arm.plan) {
+      return false;
+    }
+    const auto known = scores_.find(other);
+    return known != scores_.end() && known->second.front().tokens == mine.tokens &&
+           known->second.front().dollars == mine.dollars && known->second.front().wall == mine.wall;
+  });
+}
+
+/// Of what may be replayed, what is left for the race.
+std::int64_t RobustSearch::race_budget() const {
+  std::int64_t outside = 0;
+  for (const Arm& arm : probed_) {
+    outside += std::find(arms_.begin(), arms_.end(), arm) == arms_.end() ? 1 : 0;
+  }
+  return std::max<std::int64_t>(choices_.replays - outside, 1);
+}
+
 /// False: it is in the race, or cannot run.
 bool RobustSearch::enter(const Arm& arm) {
   if (std::find(arms_.begin(), arms_.end(), arm) != arms_.end()) return false;
@@ -455,8 +504,10 @@ void RobustSearch::race_on(std::int64_t budget) {
       const auto known = scores_.find(arms_[sample.candidate]);
       const bool there =
           known != scores_.end() && static_cast<int>(known->second.size()) > sample.seed;
-      race_.take(sample.candidate,
-                 there ? std::optional(value_of(known->second[sample.seed])) : std::nullopt);
+      const bool twin = there && sample.seed == 0 && has_twin(known->first);
+      race_.take(sample.candidate, there && !twin
+                                       ? std::optional(value_of(known->second[sample.seed]))
+                                       : std::nullopt);
     }
     const std::vector<std::size_t> order = race_.ranking();
     if (order.empty()) continue;
@@ -477,7 +528,7 @@ std::size_t RobustSearch::add_intervals() {
     if (scores_.at(arm).front().checkpoints.empty()) continue;
     for (const double factor : choices_.intervals) {
       Arm other = arm;
-      other.interval = factor;
+      other.interval *= factor;
       added += enter(other) ? 1 : 0;
     }
   }
@@ -521,7 +572,7 @@ void RobustSearch::report_candidates() {
   for (const std::size_t candidate : race_.ranking()) {
     const Arm& arm = arms_[candidate];
     const auto scores = scores_.find(arm);
-    if (scores == scores_.end()) continue;
+    if (scores == scores_.end() || race_.values(candidate).empty()) continue;
     RobustCandidate out =
         summary_of(plans_[arm.plan], policies_[arm.policy], arm.interval, scores->second);
     out.behind = behind(arm, arms_[race_.ranking().front()]);
@@ -643,28 +694,34 @@ RobustResult RobustSearch::run() {
     });
     for (const Arm& arm : first) enter(arm);
     const std::size_t keep = std::max(kFewestPolicies, (first.size() + 1) / 2);
-    const auto most = static_cast<std::size_t>(choices_.replays / 2);
+    first.resize(std::min(first.size(), keep));
+    for (Arm& arm : first) {
+      arm.interval = best_interval(arm);
+      enter(arm);
+    }
+    const auto most = static_cast<std::size_t>(race_budget() / 2);
     for (std::size_t plan = 0; plan + 1 < plans_.size(); ++plan) {
-      for (std::size_t i = 0; i < first.size() && i < keep && arms_.size() < most; ++i) {
-        if (!plans_[first[i].plan].own()) enter({plan, first[i].policy, 1});
+      for (const Arm& arm : first) {
+        if (arms_.size() < most && !plans_[arm.plan].own()) {
+          enter({plan, arm.policy, arm.interval});
+        }
       }
     }
-    race_on(static_cast<std::int64_t>(kBeforeIntervals * static_cast<double>(choices_.replays)));
+    race_on(static_cast<std::int64_t>(kBeforeIntervals * static_cast<double>(race_budget())));
     std::size_t fresh = add_intervals();
     do {
       const std::vector<std::size_t> order = race_.ranking();
       const std::size_t each = order.empty() ? 0 : race_.values(order.front()).size();
-      race_on(
-          std::min(race_.samples() + static_cast<std::int64_t>(fresh * each), choices_.replays));
+      race_on(std::min(race_.samples() + static_cast<std::int64_t>(fresh * each), race_budget()));
       fresh = 1;
-    } while (race_.samples() < choices_.replays && !call_.cancellation.requested() &&
+    } while (race_.samples() < race_budget() && !call_.cancellation.requested() &&
              add_further_interval());
-    race_on(choices_.replays);
+    race_on(race_budget());
   } catch (const std::runtime_error&) {
     if (!call_.cancellation.requested()) throw;  // A child that Ctrl-C ended.
   }
   result_.settled = race_.settled();
-  result_.replays = race_.samples();
+  result_.replays = race_.samples() + choices_.replays - race_budget();
   result_.interrupted = call_.cancellation.requested();
   report_candidates();
   note_alternatives();

@@ -53,10 +53,12 @@ void describe(config::Visitor& v, RobustChoices& choices) {
       "spares", choices.spares,
       "most nodes of a kind that plans leave out as spares: 1, 2, 4, ... and this many are tried; "
       "default: 2");
-  v.optional("intervals", choices.intervals,
-             "checkpoint intervals to try, times Young's; default: 0.5,1,2. Where the longest or "
-             "the shortest is best, one of twice or half of it follows",
-             {.commas = true});
+  v.optional(
+      "intervals", choices.intervals,
+      "checkpoint intervals to try, times the one of Young's times 2, 4, ... or half that is "
+      "best on the first trace; default: 0.5,1,2; 1: Young's alone. Where the longest or "
+      "the shortest is best, one of twice or half of it follows",
+      {.commas = true});
   v.optional("plan", choices.plans, "plan file to try, too; may be repeated");
   v.optional("replays", choices.replays, "most replays that choose; default: 150");
   v.optional("seeds", choices.seeds,
