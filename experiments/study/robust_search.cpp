@@ -43,9 +43,13 @@ constexpr const char* kBudgetOfVariants = "60";
 /// And for each new plan of a policy.
 constexpr const char* kBudgetOfNewPlans = "20";
 constexpr const char* kPlannerOption = "planner";
-constexpr const char* kPlannersOptions = "planner_options";
-/// Longest and shortest interval, times Young's.
-constexpr double kMostInterval = 1024;
+constexpr const char* kPlannerOptions = "planner_options";
+/// Steps of the interval before the race, and the longest that one trace may choose.
+constexpr double kIntervalStep = 4;
+constexpr double kMostProbed = 16;
+/// What a longer or shorter interval must gain to be followed: a rare loss that needs a checkpoint
+/// may just not be among the traces.
+constexpr double kWorthFollowing = 0.002;
 constexpr const char* kOwnPlan = "the policy's own";
 
 /// A plan that candidates may begin with.
@@ -109,7 +113,7 @@ std::vector<CandidatePolicy> with_planners(const std::vector<ReplayPolicy>& poli
     all.push_back({policy, ""});
     const std::optional<std::string> own = default_of(policy, kPlannerOption);
     const bool open =
-        own && default_of(policy, kPlannersOptions) && !policy.options.contains(kPlannerOption);
+        own && default_of(policy, kPlannerOptions) && !policy.options.contains(kPlannerOption);
     if (!open || settings.choices.new_plans == NewPlans::own) continue;
     for (const std::string& planner : settings.planners) {
       if (planner == *own) continue;
@@ -122,7 +126,7 @@ std::vector<CandidatePolicy> with_planners(const std::vector<ReplayPolicy>& poli
         options.try_emplace(kBudgetOption, kBudgetOfNewPlans);
       }
       other.policy.options[kPlannerOption] = planner;
-      std::string& text = other.policy.options[kPlannersOptions];
+      std::string& text = other.policy.options[kPlannerOptions];
       text.clear();
       for (const auto& [option, value] : options) {
         text += fmt::format("{}{}={}", text.empty() ? "" : ",", option, value);
@@ -436,21 +440,22 @@ void RobustSearch::first_policies() {
   }
 }
 
-/// Checkpoints more or less often than the arm, by factors of two as long as the first trace has
-/// more of the objective for it; 1 where there is nothing to vary.
+/// Times Young's: longer ones as long as the first trace has more of the objective for it, else
+/// shorter ones; 1 where there is nothing to vary.
 double RobustSearch::best_interval(const Arm& first) {
   const bool varies = choices_.intervals.size() > 1 &&
                       !interval_options(policies_[first.policy].policy).empty() &&
                       !scores_.at(first).front().checkpoints.empty();
   Arm best = first;
-  for (const double factor : {2.0, 0.5}) {
+  for (const double step : {kIntervalStep, 1 / kIntervalStep}) {
     if (!varies || best != first) break;
-    for (Arm next = first; next.interval < kMostInterval && next.interval > 1 / kMostInterval;) {
-      next.interval *= factor;
+    for (Arm next = first; next.interval < kMostProbed && next.interval > 1 / kMostProbed;) {
+      next.interval *= step;
       replay({{next, 0}}, false);
       probed_.insert(next);
-      const bool better = scores_.contains(next) &&
-                          value_of(scores_.at(next).front()) > value_of(scores_.at(best).front());
+      const bool better =
+          scores_.contains(next) && value_of(scores_.at(next).front()) >
+                                        (1 + kWorthFollowing) * value_of(scores_.at(best).front());
       if (!better || call_.cancellation.requested()) break;
       best = next;
     }
@@ -535,26 +540,23 @@ std::size_t RobustSearch::add_intervals() {
   return added;
 }
 
-/// Where the best has the longest interval of its plan and policy, twice that; where it has the
-/// shortest of several, half.
+/// Where the best has the longest interval of its plan and policy, and more than the next one by
+/// what is worth following, twice that; where it has the shortest of several, half.
 bool RobustSearch::add_further_interval() {
   const std::vector<std::size_t> order = race_.ranking();
   if (order.empty()) return false;
   Arm best = arms_[order.front()];
-  double least = best.interval, most = best.interval;
+  std::optional<Arm> longer, shorter;  // The nearest.
   for (const Arm& arm : arms_) {
-    if (arm.plan != best.plan || arm.policy != best.policy) continue;
-    least = std::min(least, arm.interval);
-    most = std::max(most, arm.interval);
+    if (arm.plan != best.plan || arm.policy != best.policy || !scores_.contains(arm)) continue;
+    if (arm.interval > best.interval && (!longer || arm.interval < longer->interval)) longer = arm;
+    if (arm.interval < best.interval && (!shorter || arm.interval > shorter->interval)) {
+      shorter = arm;
+    }
   }
-  if (least == most) return false;
-  if (best.interval == most && most < kMostInterval) {
-    best.interval *= 2;
-  } else if (best.interval == least && least > 1 / kMostInterval) {
-    best.interval /= 2;
-  } else {
-    return false;
-  }
+  if (longer.has_value() == shorter.has_value()) return false;
+  if (behind(longer ? *longer : *shorter, best).mean < kWorthFollowing) return false;
+  best.interval *= longer ? 0.5 : 2;
   return enter(best);
 }
 

@@ -55,9 +55,9 @@ void describe(config::Visitor& v, RobustChoices& choices) {
       "default: 2");
   v.optional(
       "intervals", choices.intervals,
-      "checkpoint intervals to try, times the one of Young's times 2, 4, ... or half that is "
-      "best on the first trace; default: 0.5,1,2; 1: Young's alone. Where the longest or "
-      "the shortest is best, one of twice or half of it follows",
+      "checkpoint intervals to try, times what is best on the first trace of Young's, a quarter, "
+      "4 and 16 times that; default: 0.5,1,2; 1: Young's alone. Where the longest or the shortest "
+      "is best, one of twice or half of it follows",
       {.commas = true});
   v.optional("plan", choices.plans, "plan file to try, too; may be repeated");
   v.optional("replays", choices.replays, "most replays that choose; default: 150");
