@@ -7,6 +7,7 @@
 #include <set>
 
 #include "experiments/study/files.h"
+#include "experiments/study/store.h"
 #include "models/base/hash.h"
 #include "models/config/document.h"
 
@@ -27,6 +28,23 @@ bool decides_results(const fs::path& path) {
                                                  ".h",  ".pdf", ".png"};
   return !kIgnored.contains(path.extension().string()) && path.filename() != "published.csv" &&
          path.filename() != "CMakeLists.txt";
+}
+
+std::string hash_of_folder(const std::string& path, bool with_results) {
+  std::set<fs::path> files;
+  for (auto entry = fs::recursive_directory_iterator(path); entry != fs::end(entry); ++entry) {
+    if (!with_results && entry->is_directory() &&
+        Store::is_results_folder(entry->path().string())) {
+      entry.disable_recursion_pending();
+    } else if (entry->is_regular_file() && decides_results(entry->path())) {
+      files.insert(entry->path());
+    }
+  }
+  std::string text;
+  for (const fs::path& file : files) {
+    text += fmt::format("{} {}\n", file.lexically_relative(path).string(), hash_of_file(file));
+  }
+  return content_hash(text);
 }
 
 }  // namespace
@@ -128,16 +146,9 @@ std::string data_path(const std::string& path, const std::string& folder) {
 }
 
 std::string hash_of_inputs(const std::string& path) {
-  if (!fs::is_directory(path)) return hash_of_file(path);
-  std::set<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(path)) {
-    if (entry.is_regular_file() && decides_results(entry.path())) files.insert(entry.path());
-  }
-  std::string text;
-  for (const fs::path& file : files) {
-    text += fmt::format("{} {}\n", file.lexically_relative(path).string(), hash_of_file(file));
-  }
-  return content_hash(text);
+  return fs::is_directory(path) ? hash_of_folder(path, true) : hash_of_file(path);
 }
+
+std::string hash_of_study(const std::string& folder) { return hash_of_folder(folder, false); }
 
 }  // namespace orrery::experiments

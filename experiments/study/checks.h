@@ -42,6 +42,8 @@ bool is_below_data(const std::string& path);
 /// Hash of a file, or of all files of a folder that decide results, with their names: not pictures,
 /// texts, scripts and published values.
 std::string hash_of_inputs(const std::string& path);
+/// The same of a study's own folder, without results that are below it.
+std::string hash_of_study(const std::string& folder);
 
 /// As the file says it: one of enum_names().
 template <class E>

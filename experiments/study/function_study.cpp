@@ -62,7 +62,7 @@ TaskList function_tasks(const Study& study, std::vector<std::pair<Point, Functio
   for (const char* column : {"run", "seed", "version", "status", "reason"}) {
     list.columns.emplace_back(column);
   }
-  const std::string inputs = hash_of_inputs(study.folder);
+  const std::string inputs = hash_of_study(study.folder);
   for (auto& [point, run] : runs) {
     // What is given counts too: some settings are kept as they are until they are known.
     const Identity identity{.settings = overlay(run.settings, point.settings),

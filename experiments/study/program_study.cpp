@@ -161,7 +161,7 @@ TaskList program_tasks(const Study& study, std::vector<Point> points, const mode
   for (const char* column : {"run", "status", "reason", "output", "command", "version"}) {
     list.columns.emplace_back(column);
   }
-  TextPairs data = {{"study", hash_of_inputs(study.folder)}};
+  TextPairs data = {{"study", hash_of_study(study.folder)}};
   for (const std::string& path : study.needs) {
     data.emplace_back(path, hash_of_inputs(data_path(path, study.folder)));
   }

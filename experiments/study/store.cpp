@@ -244,11 +244,16 @@ void Store::rewrite_timings() const {
   for (const std::string& file : files) remove_quietly(file);
 }
 
+bool Store::is_results_folder(const std::string& folder) {
+  std::error_code error;
+  return fs::exists(work_folders(folder), error) || fs::exists(index_file(folder), error);
+}
+
 void Store::rewrite_index() const {
   std::vector<std::vector<std::string>> rows = table();
   const std::vector<std::string> columns = std::move(rows.front());
   rows.erase(rows.begin());
-  write_index(folder_ + "/index.sqlite", columns, rows);
+  write_index(index_file(folder_), columns, rows);
 }
 
 std::string Store::gather_table() const {

@@ -34,6 +34,9 @@ class Store {
   std::string work_folder(std::size_t run) const;
   /// Where workers and claims are.
   static std::string work_folders(const std::string& folder) { return folder + "/.work"; }
+  static std::string index_file(const std::string& folder) { return folder + "/index.sqlite"; }
+  /// Whether a study's results are there, or are on their way.
+  static bool is_results_folder(const std::string& folder);
 
   /// A finished run lies there, with all that was asked for.
   bool present(std::size_t run) const;

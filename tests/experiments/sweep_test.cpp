@@ -449,9 +449,7 @@ constexpr const char* kSimulations =
 
 TEST(FunctionStudy, HasTheResultOfAnyFunctionInItsRows) {
   const Experiment experiment(kSimulations);
-  const support::TempFolder results;  // files of the study's own folder decide its results
-  RunnerOptions options = experiment.options(2);
-  options.results_root = results.path();
+  const RunnerOptions options = experiment.options(2);  // Results are below the study's folder.
   const StudyResult result = experiment.sweep(options);
   EXPECT_TRUE(result.problems.empty()) << result.problems.front();
   const auto rows = read_csv_rows(result.runs_csv);

@@ -11,8 +11,9 @@ sys.path.insert(0, str(ROOT / "experiments"))
 import style  # noqa: E402
 from style import plt  # noqa: E402
 
-NAMES = {"spot_gcp_mixed": "Google Cloud,\n64 A100,\n80 V100", "spot_bamboo": "AWS's p3,\n32 V100",
-         "failures": "failures,\n8 A100,\n8 H800", "spot_generated": "generated\nspot,\n240 mixed"}
+NAMES = {"spot_gcp_mixed": "Google's,\n64 A100,\n80 V100", "spot_bamboo": "AWS's p3,\n32 V100",
+         "failures": "failures,\n8 A100,\n8 H800", "spot_generated": "generated\nspot,\n240 mixed",
+         "llama3": "failures,\n16,384\nH100"}
 
 
 def line(cells):
