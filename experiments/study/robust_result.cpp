@@ -25,6 +25,10 @@ void describe(config::Visitor& v, RobustCandidate& candidate) {
   v.required("checkpoints", candidate.checkpoints, "");
 }
 
+std::string policy_in_words(const std::string& policy, const std::string& new_plans_by) {
+  return new_plans_by.empty() ? policy : policy + ", new plans by " + new_plans_by;
+}
+
 void describe(config::Visitor& v, RobustAlternative& alternative) {
   v.title("Alternative");
   v.required("what", alternative.what, "policy, new plans, plan, spares or interval");

@@ -34,6 +34,8 @@ struct RobustCandidate {
   std::vector<std::string> checkpoints;      ///< In words: "cloud every 12.4 min".
 };
 void describe(config::Visitor& v, RobustCandidate& candidate);
+/// "hetu, new plans by orrery".
+std::string policy_in_words(const std::string& policy, const std::string& new_plans_by);
 
 /// What another choice of one thing would cost: the best candidate that differs in it.
 struct RobustAlternative {

@@ -23,6 +23,7 @@
 #include "models/check/validate.h"
 #include "models/spec/plan_yaml.h"
 #include "planners/recovery/catalog.h"
+#include "planners/recovery/kit/replan.h"
 
 namespace orrery::experiments {
 namespace {
@@ -43,7 +44,7 @@ constexpr const char* kBudgetOfVariants = "60";
 /// And for each new plan of a policy.
 constexpr const char* kBudgetOfNewPlans = "20";
 constexpr const char* kPlannerOption = "planner";
-constexpr const char* kPlannerOptions = "planner_options";
+constexpr const char* kOptionsOfPlanner = "planner_options";
 /// Steps of the interval before the race, and the longest that one trace may choose.
 constexpr double kIntervalStep = 4;
 constexpr double kMostProbed = 16;
@@ -71,9 +72,7 @@ struct PlanVariant {
 struct CandidatePolicy {
   ReplayPolicy policy;
   std::string new_plans_by;  ///< Empty: its own planner.
-  std::string shown() const {
-    return new_plans_by.empty() ? policy.name : policy.name + ", new plans by " + new_plans_by;
-  }
+  std::string shown() const { return policy_in_words(policy.name, new_plans_by); }
 };
 
 struct Arm {
@@ -113,7 +112,7 @@ std::vector<CandidatePolicy> with_planners(const std::vector<ReplayPolicy>& poli
     all.push_back({policy, ""});
     const std::optional<std::string> own = default_of(policy, kPlannerOption);
     const bool open =
-        own && default_of(policy, kPlannerOptions) && !policy.options.contains(kPlannerOption);
+        own && default_of(policy, kOptionsOfPlanner) && !policy.options.contains(kPlannerOption);
     if (!open || settings.choices.new_plans == NewPlans::own) continue;
     for (const std::string& planner : settings.planners) {
       if (planner == *own) continue;
@@ -126,11 +125,8 @@ std::vector<CandidatePolicy> with_planners(const std::vector<ReplayPolicy>& poli
         options.try_emplace(kBudgetOption, kBudgetOfNewPlans);
       }
       other.policy.options[kPlannerOption] = planner;
-      std::string& text = other.policy.options[kPlannerOptions];
-      text.clear();
-      for (const auto& [option, value] : options) {
-        text += fmt::format("{}{}={}", text.empty() ? "" : ",", option, value);
-      }
+      other.policy.options[kOptionsOfPlanner] =
+          to_scalar(planners::PlannerOptions{{options.begin(), options.end()}});
       const auto& given = other.policy.options;
       // Some take none but their own.
       if (!planners::find_policy(policy.name)->check({given.begin(), given.end()}).empty())

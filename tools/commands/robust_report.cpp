@@ -35,12 +35,6 @@ std::string spares_name(std::int64_t spares) {
   return spares == 0 ? "no spare node" : counted(static_cast<std::size_t>(spares), "spare node");
 }
 
-std::string policy_name(const RobustCandidate& candidate) {
-  return candidate.new_plans_by.empty()
-             ? candidate.policy
-             : fmt::format("{}, new plans by {}", candidate.policy, candidate.new_plans_by);
-}
-
 std::string checkpoints_text(const RobustCandidate& candidate) {
   if (candidate.checkpoints.empty()) return "none";
   return fmt::format("to {}", fmt::join(candidate.checkpoints, ", "));
@@ -55,9 +49,9 @@ std::string head(const RobustResult& result) {
 /// A row of the table of those that were judged.
 void judged_row(Table& table, const char* role, const RobustCandidate& one,
                 const Interval* behind) {
-  table.row({role, policy_name(one), one.plan, std::to_string(one.spare_nodes),
-             interval_name(one.interval), interval_cell(one.tokens_per_second, 1, 0),
-             interval_cell(one.tokens_per_dollar, 1, 0),
+  table.row({role, experiments::policy_in_words(one.policy, one.new_plans_by), one.plan,
+             std::to_string(one.spare_nodes), interval_name(one.interval),
+             interval_cell(one.tokens_per_second, 1, 0), interval_cell(one.tokens_per_dollar, 1, 0),
              one.dollars_per_day > 0 ? money(one.dollars_per_day) : "-",
              behind == nullptr ? "" : share_cell(*behind)});
 }
@@ -83,9 +77,10 @@ std::string candidates_table(const RobustResult& result) {
   table.number("replays").number("tokens/s").number("slower than best, %");
   for (std::size_t i = 0; i < result.candidates.size() && i < kCandidatesShown; ++i) {
     const RobustCandidate& one = result.candidates[i];
-    table.row({policy_name(one), one.plan, std::to_string(one.spare_nodes),
-               interval_name(one.interval), std::to_string(one.replays),
-               interval_cell(one.tokens_per_second, 1, 0), i == 0 ? "" : share_cell(one.behind)});
+    table.row({experiments::policy_in_words(one.policy, one.new_plans_by), one.plan,
+               std::to_string(one.spare_nodes), interval_name(one.interval),
+               std::to_string(one.replays), interval_cell(one.tokens_per_second, 1, 0),
+               i == 0 ? "" : share_cell(one.behind)});
   }
   std::string text = table.text(0, colors());
   if (result.candidates.size() > kCandidatesShown) {

@@ -14,7 +14,7 @@ import style  # noqa: E402
 from style import plt  # noqa: E402
 
 OWN = "orrery"
-JOBS = {"full_recompute": "full recompute, 1F1B", "any_recompute": "any recompute and schedule"}
+JOBS = {"full_recompute": "Full recompute, 1F1B", "any_recompute": "Any recompute and schedule"}
 # What is compared, by job and by what the Orrery planner is allowed: share of the time of the best of
 # the others that is the aim.
 AIMS = {("full_recompute", "as_others"): 0.07, ("any_recompute", "as_others"): 0.07,
@@ -92,7 +92,7 @@ class Frontier:
             for allowed in columns:
                 head += [f"Orrery, {ALLOWED[allowed]}", "difference"]
             head.append("best over the bound")
-            text += f"**{words.capitalize()}**\n\n"
+            text += f"**{words}**\n\n"
             text += table(head, [self.cells(case, job, columns) for case in cases]) + "\n\n"
             for allowed in columns:
                 text += self.summary(job, allowed)
@@ -116,7 +116,7 @@ class Frontier:
             return ""
         gains = [gain for gain, _ in pairs]
         aim = AIMS[job, allowed]
-        words = (f"{JOBS[job].capitalize()}, {ALLOWED[allowed]}: "
+        words = (f"{JOBS[job]}, {ALLOWED[allowed]}: "
                  f"{percent(statistics.median(gains))} % less time in the "
                  f"median of {len(gains)}, {percent(min(gains))} to {percent(max(gains))} %; "
                  f"{100 * aim:.0f} % or more on {sum(gain >= aim for gain in gains)}, "
@@ -156,7 +156,7 @@ def draw(found, out):
         axes.set_yticks([1, 2, 5, 10, 20, 50, 200], ["1", "2", "5", "10", "20", "50", "200"])
         axes.minorticks_off()
         axes.set_xlim(-0.7, len(cases) - 0.3)
-        axes.set_title(words.capitalize())
+        axes.set_title(words)
         axes.set_ylabel("Time over the bound")
         axes.grid(axis="y")
     panels[-1].set_xticks(range(len(cases)), cases, rotation=60, ha="right",
