@@ -63,10 +63,15 @@ Properties properties(const ir::Stage& stage, const models::Cluster& cluster) {
            by_segment(stage, [](const auto& s) { return std::to_string(s.expert_parallel); })},
           {"recompute",
            by_segment(stage, [](const auto& s) { return std::string(ir::name_of(s.recompute)); })},
-          {"ZeRO", by_segment(stage, [](const auto& s) {
-             return s.zero.shard_group == 0
-                        ? std::to_string(s.zero.stage)
-                        : fmt::format("{} over {} replicas", s.zero.stage, s.zero.shard_group);
+          {"ZeRO", by_segment(stage,
+                              [](const auto& s) {
+                                return s.zero.shard_group == 0
+                                           ? std::to_string(s.zero.stage)
+                                           : fmt::format("{} over {} replicas", s.zero.stage,
+                                                         s.zero.shard_group);
+                              })},
+          {"state weight", by_segment(stage, [](const auto& s) {
+             return by_group(s, [](const auto& g) { return std::to_string(g.state_weight); });
            })}};
 }
 

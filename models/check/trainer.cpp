@@ -193,6 +193,7 @@ class Reader {
       if (segment.expert_parallel != out_.expert_parallel) {
         refuse("expert parallelism that differs by stage");
       }
+      if (group.state_weight != model.groups.front().state_weight) refuse("uneven ZeRO shards");
       const ir::Group& first_group = model.groups.front();
       if (group.sequence != first_group.sequence ||
           group.sequence_degree != first_group.sequence_degree) {

@@ -323,6 +323,7 @@ class Validator {
                              group.devices.size(), group.tensor_parallel, group.sequence_degree));
     }
     if (group.samples < 1) fail(path, "takes no sample");
+    check_state_weight(segment, group, path);
     const Allowed& allowed = job_.allowed;
     if (group.samples > allowed.max_micro_batch_size) {
       fail(path, fmt::format("takes {} samples at once, the job allows {}", group.samples,
@@ -387,6 +388,26 @@ class Validator {
       fail(path,
            fmt::format("vendors {} and {} have no common library", pair.vendor_a, pair.vendor_b),
            "the cluster joins them by host_staging only: put them into different groups");
+    }
+  }
+
+  void check_state_weight(const ir::Segment& segment, const ir::Group& group,
+                          const std::string& path) {
+    const int weight = group.state_weight;
+    if (weight == 1) return;
+    if (weight < 1 || weight > ir::kMostStateWeight) {
+      return fail(path,
+                  fmt::format("state_weight {} is not in 1 ... {}", weight, ir::kMostStateWeight));
+    }
+    if (!segment.zero.shards_optimizer()) {
+      fail(path, "state_weight divides nothing without ZeRO", "set zero.stage");
+    }
+    if (segment.zero.shard_group != 0) {
+      fail(path, "uneven shards are over all replicas", "leave zero.shard_group out");
+    }
+    if (segment.expert_parallel > 1) {
+      fail(path, "uneven shards are not for experts that several groups hold",
+           "leave state_weight or expert_parallel out");
     }
   }
 

@@ -43,7 +43,8 @@ bool made_for(const std::string& cluster_hash, const Cluster& cluster);
 /// - under a schedule that feeds micro-batches from both ends: odd numbers of stages or
 ///   micro-batches, fewer than two of these for each stage, a stage that holds a block twice,
 ///   reroutes, and several rounds of gradient synchronization;
-/// - replicas of a block with different ZeRO settings;
+/// - replicas of a block with different ZeRO settings; uneven shards without ZeRO, over a part of
+///   the replicas, or of experts that several groups hold;
 /// - optimizer states in host memory where the job does not allow it, or the cluster file does not
 ///   say how devices reach it;
 /// - ZeRO, recompute, schedules, sequence parallelism, tensor-parallel degrees and micro-batch

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -60,15 +61,16 @@ FlopsPerSecond peak_flops(const GpuType& gpu, Dtype dtype) {
   return supported ? gpu.peak.at(*supported) : FlopsPerSecond{};
 }
 
-int shard_count(const ir::Zero& zero, int replicas) {
+double shard_count(const ir::Zero& zero, double replicas) {
   if (!zero.shards_optimizer()) return 1;
-  return std::max(1, zero.shard_group > 0 ? std::min(zero.shard_group, replicas) : replicas);
+  const double most = zero.shard_group;
+  return std::max(1.0, most > 0 ? std::min(most, replicas) : replicas);
 }
 
 double sharded_parameters(const Block& block, int tensor_parallel, int expert_parallel,
-                          const ir::Zero& zero, int replicas) {
+                          const ir::Zero& zero, double replicas) {
   const double shards = shard_count(zero, replicas);
-  const double expert_shards = shard_count(zero, replicas / expert_parallel);
+  const double expert_shards = shard_count(zero, std::floor(replicas / expert_parallel));
   double total = 0;
   for (const Parameter& parameter : block.parameters) {
     double share = static_cast<double>(parameter.elements);

@@ -25,13 +25,14 @@ FlopsPerSecond peak_flops(const GpuType& gpu, ir::Dtype dtype);
 double device_parameters(const Block& block, int tensor_parallel, int expert_parallel);
 
 /// Replicas among which ZeRO divides the model states: `replicas` of a block in the plan, or fewer
-/// if the segment has shard groups.
-int shard_count(const ir::Zero& zero, int replicas);
+/// if the segment has shard groups. Where shards are uneven a device counts as one of as many
+/// replicas as its shard is a part of the whole.
+double shard_count(const ir::Zero& zero, double replicas);
 
 /// As device_parameters, each parameter divided among the shards that hold its states. Experts
 /// have expert_parallel times fewer replicas.
 double sharded_parameters(const Block& block, int tensor_parallel, int expert_parallel,
-                          const ir::Zero& zero, int replicas);
+                          const ir::Zero& zero, double replicas);
 
 /// Recompute concerns layers; embedding and head keep what they need, as the FLOP counts of
 /// [Narayanan et al. 2021, Eq. 3] assume.

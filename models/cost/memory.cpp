@@ -63,7 +63,7 @@ struct Counts {
   double sharded = 0;
 };
 
-Counts count_parameters(const ir::Segment& segment, const ir::Group& group, int replicas,
+Counts count_parameters(const ir::Segment& segment, const ir::Group& group, double replicas,
                         const Workload& workload) {
   Counts counts;
   for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
@@ -78,14 +78,16 @@ Counts count_parameters(const ir::Segment& segment, const ir::Group& group, int 
   return counts;
 }
 
-/// Groups of the plan that hold each block.
+/// ReplicasOf of the plan.
 IdVector<BlockId, int> count_replicas(const ir::Plan& plan, const Workload& workload) {
   IdVector<BlockId, int> replicas(workload.blocks.size(), 0);
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     for (const ir::Stage& stage : pipeline.stages) {
       for (const ir::Segment& segment : stage.segments) {
         int count = 0;  // each part of a sequence has tokens of its own
-        for (const ir::Group& group : segment.groups) count += group.sequence_degree;
+        for (const ir::Group& group : segment.groups) {
+          count += group.sequence_degree * group.state_weight;
+        }
         for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
           replicas[b] += count;
         }
@@ -293,7 +295,7 @@ bool same_but_devices(const ir::Segment& a, const ir::Segment& b) {
   const auto alike = [](const ir::Group& x, const ir::Group& y) {
     return x.devices.size() == y.devices.size() && x.tensor_parallel == y.tensor_parallel &&
            x.samples == y.samples && x.sequence == y.sequence &&
-           x.sequence_degree == y.sequence_degree;
+           x.sequence_degree == y.sequence_degree && x.state_weight == y.state_weight;
   };
   return a.first_block == b.first_block && a.last_block == b.last_block &&
          a.virtual_stage == b.virtual_stage && a.recompute == b.recompute && a.zero == b.zero &&
@@ -319,9 +321,9 @@ bool needs_same(const ir::Plan& plan, std::size_t a, std::size_t b) {
 
 }  // namespace
 
-SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, int replicas,
+SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, double replicas,
                              const Workload& workload, const Job& job) {
-  const Counts counts = count_parameters(segment, group, replicas, workload);
+  const Counts counts = count_parameters(segment, group, replicas / group.state_weight, workload);
   const auto held = [&](bool sharded) { return sharded ? counts.sharded : counts.whole; };
   const StateBytes& bytes = job.state_bytes;
   SegmentMemory memory;

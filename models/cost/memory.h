@@ -40,7 +40,8 @@ struct SegmentMemory {
   Bytes fixed() const { return states() + recomputed + logits + communication; }
 };
 
-/// `replicas` is the number of data-parallel replicas of the segment's blocks (for ZeRO).
+/// `replicas` is the number of data-parallel replicas of the segment's blocks (for ZeRO), each
+/// counted with its Group::state_weight.
 /// States: elements per device x Job::state_bytes; ZeRO divides optimizer states (stage 1),
 /// gradients (2) and parameters (3) among the shards [Rajbhandari et al. 2020]. Tied embeddings are
 /// counted once where embedding and head are in the same segment.
@@ -48,10 +49,10 @@ struct SegmentMemory {
 /// kept_replicated, the latter also / tp with Megatron's sequence parallelism; all divided by the
 /// sequence degree. Selective recompute does not keep attention_kept / tp, full keeps the input of
 /// each layer only; `recomputed` is what a layer lacks then. Embedding and head keep theirs.
-SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, int replicas,
+SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, double replicas,
                              const Workload& workload, const Job& job);
 
-/// Number of data-parallel replicas of a block.
+/// Data-parallel replicas of a block, each counted with its Group::state_weight.
 using ReplicasOf = std::function<int(BlockId)>;
 
 /// As above where blocks of the segment may have different numbers of replicas.

@@ -81,16 +81,21 @@ Seconds part_of(const KernelTimes& times, Pass pass) {
   return {};
 }
 
-/// Groups that compute a block: its replicas in the plan. A group may have several segments with
-/// the same block, one of them for each part of a backward pass.
-int replicas_of(const ir::Program& program, BlockId block) {
-  std::vector<std::array<std::int32_t, 3>> groups;
-  for (const ir::SegmentInfo& segment : program.segments) {
-    if (block < segment.first_block || segment.last_block < block) continue;
-    groups.push_back({segment.pipeline, segment.stage, segment.group});
+/// Groups that compute a block: its replicas in the plan, each with its weight over that of
+/// `segment`. A group may have several segments with the same block, one of them for each part of a
+/// backward pass.
+double replicas_of(const ir::Program& program, BlockId block, const ir::SegmentInfo& segment) {
+  if (!segment.zero.shards_optimizer()) return 1;
+  std::vector<std::array<std::int32_t, 4>> groups;
+  for (const ir::SegmentInfo& other : program.segments) {
+    if (block < other.first_block || other.last_block < block) continue;
+    groups.push_back({other.pipeline, other.stage, other.group, other.state_weight});
   }
   std::sort(groups.begin(), groups.end());
-  return static_cast<int>(std::unique(groups.begin(), groups.end()) - groups.begin());
+  const auto end = std::unique(groups.begin(), groups.end());
+  double weight = 0;
+  for (auto at = groups.begin(); at != end; ++at) weight += at->back();
+  return weight / segment.state_weight;
 }
 
 /// Segment of each block that an optimizer step updates: the op's own segment or all of its rank.
@@ -403,7 +408,7 @@ Seconds Pricer::State::update(int gpu_type, const ir::Program& program, const ir
     query.gpu_type = gpu_type;
     query.block = block;
     query.tensor_parallel = segment->tensor_parallel;
-    const int replicas = segment->zero.shards_optimizer() ? replicas_of(program, block) : 1;
+    const double replicas = replicas_of(program, block, *segment);
     if (const auto profiled = measured(query, Pass::optimizer)) {
       time += on_device * *profiled / shard_count(segment->zero, replicas);
     } else {
@@ -421,7 +426,7 @@ Seconds Pricer::State::host_update(const ir::Program& program, const ir::Op& op,
                                    const HostShares& hosts) const {
   double parameters = 0;
   for (const auto& [block, segment] : updated_blocks(program, op)) {
-    const int replicas = segment->zero.shards_optimizer() ? replicas_of(program, block) : 1;
+    const double replicas = replicas_of(program, block, *segment);
     parameters += sharded_parameters(workload.block(block), segment->tensor_parallel,
                                      segment->expert_parallel, segment->zero, replicas);
   }

@@ -60,12 +60,13 @@ class Reading {
 
 template <class Format, class Group>
 void group_fields(Format& f, Group& group) {
-  auto& [devices, tensor_parallel, sequence, sequence_degree, samples] = group;
+  auto& [devices, tensor_parallel, sequence, sequence_degree, samples, state_weight] = group;
   f.list(devices, [&](auto& device) { f.number(device.value); });
   f.number(tensor_parallel);
   f.number(sequence);
   f.number(sequence_degree);
   f.number(samples);
+  f.number(state_weight);
 }
 
 template <class Format, class Segment>

@@ -81,6 +81,9 @@ struct Zero {
   auto operator<=>(const Zero&) const = default;
 };
 
+/// Largest Group::state_weight.
+inline constexpr int kMostStateWeight = 1'000;
+
 /// One tensor-parallel group. Its devices number tensor_parallel * sequence_degree, in rank order:
 /// tensor-parallel neighbors are adjacent.
 struct Group {
@@ -91,6 +94,10 @@ struct Group {
   /// Samples of each micro-batch that this group takes. Groups of a stage take consecutive sample
   /// ranges in their order in the stage, and their samples add up to micro_batch_size.
   int samples = 1;
+  /// How much of the model states that ZeRO divides each replica in this group keeps, relative to
+  /// the other replicas of its blocks: shards apart from the share of the batch [Cephalo,
+  /// arXiv:2411.01075]. All 1: even shards.
+  int state_weight = 1;
   auto operator<=>(const Group&) const = default;
 };
 

@@ -227,6 +227,7 @@ struct SegmentInfo {
   std::int32_t expert_parallel = 1;
   Recompute recompute = Recompute::none;
   Zero zero;
+  std::int32_t state_weight = 1;  ///< Group::state_weight.
   /// The blocks are the next stage's: these ranks keep a replica of their states and run forward
   /// passes over them, whose outputs nobody reads (Redundancy::next_stage). `stage` and `group` are
   /// those of the ranks that keep the replica.

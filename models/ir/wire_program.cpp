@@ -43,6 +43,7 @@ void columns(V& v, std::span<Row> rows, wire::SegmentRows& m) {
       rows, m.mutable_zero_stage(), [](auto& row) -> auto& { return row.zero.stage; });
   v.integers(
       rows, m.mutable_zero_shard_group(), [](auto& row) -> auto& { return row.zero.shard_group; });
+  v.sparse(rows, m.mutable_state_weight(), &SegmentInfo::state_weight);
   v.sparse(rows, m.mutable_redundant(), &SegmentInfo::redundant);
 }
 

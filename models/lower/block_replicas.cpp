@@ -75,6 +75,20 @@ void shift(std::vector<Slice>& slices, std::int64_t by) {
   }
 }
 
+/// The longest shard over an even one, of steps that move shards around a ring.
+double longest_over_even(const GroupStep& step, const std::map<int, int>& weights) {
+  const bool ring = step.kind == StepKind::reduce_scatter || step.kind == StepKind::all_gather;
+  if (weights.empty() || !ring) return 1;
+  double sum = 0, largest = 0;
+  for (const int owner : step.group) {
+    const auto found = weights.find(owner);
+    const double own = found == weights.end() ? 1 : found->second;
+    sum += own;
+    largest = std::max(largest, own);
+  }
+  return largest * static_cast<double>(step.group.size()) / sum;
+}
+
 }  // namespace
 
 /// A part of a parameter, or some of its copies, synchronized apart from the rest.
@@ -89,7 +103,8 @@ BlockReplicas::BlockReplicas(const Workload& workload, const Placement& placemen
       placement_(placement),
       replicas_(workload.size()),
       shadows_(workload.size()),
-      counts_(workload.size(), 0) {
+      counts_(workload.size(), 0),
+      weights_(workload.size(), 0) {
   for (std::size_t p = 0; p < placement.elements.size(); ++p) {
     for (std::size_t e = 0; e < placement.elements[p].size(); ++e) {
       const ir::Segment& segment = *placement.elements[p][e].segment;
@@ -97,7 +112,9 @@ BlockReplicas::BlockReplicas(const Workload& workload, const Placement& placemen
         for (std::size_t g = 0; g < segment.groups.size(); ++g) {
           if (placement.elements[p][e].ranks[g].empty()) continue;  // Idle.
           replicas_[b].push_back({static_cast<int>(p), static_cast<int>(e), static_cast<int>(g)});
-          counts_[b] += segment.groups[g].sequence_degree;
+          const ir::Group& group = segment.groups[g];
+          counts_[b] += group.sequence_degree;
+          weights_[b] += group.sequence_degree * group.state_weight;
         }
       }
     }
@@ -249,16 +266,42 @@ std::vector<BlockReplicas::Sheet> BlockReplicas::tied_sheets(std::int64_t length
 std::vector<BlockReplicas::Sheet> BlockReplicas::sheets(BlockId block,
                                                         std::size_t parameter_index) const {
   const Parameter& parameter = workload_.block(block).parameters[parameter_index];
-  if (is_tied(block, parameter_index)) {
-    return tied_sheets(std::max<std::int64_t>(1, parameter.split_length));
-  }
-  Gradients all = gradients(parameter, of(block));
-  if (parameter.expert || parameter.split_length > 0) return {{0, std::move(all)}};
   std::vector<Sheet> out;
-  for (Annotation& gains : by_position(all.annotation)) {
-    out.push_back({0, {std::move(gains), all.shape}});
+  if (is_tied(block, parameter_index)) {
+    out = tied_sheets(std::max<std::int64_t>(1, parameter.split_length));
+  } else {
+    Gradients all = gradients(parameter, of(block));
+    if (parameter.expert || parameter.split_length > 0) {
+      out.push_back({0, std::move(all)});
+    } else {
+      for (Annotation& gains : by_position(all.annotation)) {
+        out.push_back({0, {std::move(gains), all.shape}});
+      }
+    }
   }
+  const std::map<int, int> weights = weights_of(block, parameter_index);
+  for (Sheet& sheet : out) sheet.gradients.weights = weights;
   return out;
+}
+
+/// Gradients::weights: of the holders of both ends for the tied matrix.
+std::map<int, int> BlockReplicas::weights_of(BlockId block, std::size_t parameter) const {
+  std::map<int, int> weights;
+  const auto add = [&](BlockId of_block) {
+    if (weight(of_block) == count(of_block)) return;
+    for (const BlockReplica& at : of(of_block)) {
+      const ir::Group& group = group_of(at);
+      for (const DeviceId device : group.devices) {
+        weights.try_emplace(device.value, group.state_weight);
+      }
+    }
+  };
+  add(block);
+  if (is_tied(block, parameter)) {
+    add({0});
+    add({workload_.size() - 1});
+  }
+  return weights;
 }
 
 /// What each device of the groups holds, in the elements of holdings().
@@ -438,7 +481,8 @@ std::vector<ParameterStep> BlockReplicas::steps(BlockId block, std::size_t param
                  : sharding.stage > 0 ? scatter_gradients(sheet.gradients, sharding.shard_group)
                                       : synchronize_gradients(sheet.gradients));
     for (ParameterStep& step : steps) {
-      step.share = static_cast<double>(elements(step.step.slices)) / length;
+      step.share = static_cast<double>(elements(step.step.slices)) / length *
+                   longest_over_even(step.step, sheet.gradients.weights);
       shift(step.step.slices, sheet.begin);
       for (std::vector<Slice>& part : step.step.parts) shift(part, sheet.begin);
       out.push_back(std::move(step));

@@ -3,6 +3,7 @@
 /// and models/reshard.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "models/base/id_vector.h"
@@ -28,9 +29,11 @@ enum class SyncPhase { reduce, gather };
 
 /// One communication of one parameter.
 struct ParameterStep {
-  GroupStep step;    ///< Owners are device ids.
-  int order = 0;     ///< Steps of equal order do not read what one of them writes.
-  double share = 0;  ///< Of the parameter that its slices are.
+  GroupStep step;  ///< Owners are device ids.
+  int order = 0;   ///< Steps of equal order do not read what one of them writes.
+  /// Of the parameter that its slices are. With uneven shards the ring is as slow as if each member
+  /// had the longest: as much more.
+  double share = 0;
 };
 
 class BlockReplicas {
@@ -44,6 +47,8 @@ class BlockReplicas {
   /// Sets of devices that see tokens of their own: each group, and in it each part of the sequence.
   /// They are the replicas that ZeRO counts.
   int count(BlockId block) const { return counts_[block]; }
+  /// Sum of their Group::state_weight; count() where shards are even.
+  int weight(BlockId block) const { return weights_[block]; }
   const ir::Zero& zero(BlockId block) const;
   /// Equal replicas and shadows and equal lists of parameters: the blocks synchronize as one.
   bool alike(BlockId a, BlockId b) const;
@@ -79,6 +84,7 @@ class BlockReplicas {
   const ir::Segment& segment_of(const BlockReplica& at) const;
   const ir::Group& group_of(const BlockReplica& at) const;
   std::vector<Sheet> sheets(BlockId block, std::size_t parameter) const;
+  std::map<int, int> weights_of(BlockId block, std::size_t parameter) const;
   std::vector<ParameterStep> steps_of_equal_groups(BlockId block, const Parameter& parameter) const;
   Layout plain_holdings(BlockId block, const Parameter& parameter) const;
   std::vector<Piece> pieces(BlockId block, std::size_t parameter,
@@ -96,6 +102,7 @@ class BlockReplicas {
   IdVector<BlockId, std::vector<BlockReplica>> replicas_;
   IdVector<BlockId, std::vector<BlockReplica>> shadows_;
   IdVector<BlockId, int> counts_;
+  IdVector<BlockId, int> weights_;
 };
 
 }  // namespace orrery::models

@@ -68,6 +68,7 @@ PlacedSegment make_element(const ir::Segment& segment, int pipeline, int stage, 
     info.expert_parallel = segment.expert_parallel;
     info.recompute = segment.recompute;
     info.zero = segment.zero;
+    info.state_weight = group.state_weight;
     out.segments.push_back(info);
     first_sample += group.samples;
     std::vector<RankId> ranks;

@@ -528,13 +528,14 @@ class Synchronizer {
     const ir::Segment& segment = *element.segment;
     for (std::size_t g = 0; g < segment.groups.size(); ++g) {
       const SegmentMemory memory = segment_memory(
-          segment, segment.groups[g], [&](BlockId b) { return context_.replicas.count(b); },
+          segment, segment.groups[g], [&](BlockId b) { return context_.replicas.weight(b); },
           context_.workload, context_.job);
       double updated = 0;
       for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
-        updated +=
-            sharded_parameters(context_.workload.block({b}), segment.groups[g].tensor_parallel,
-                               segment.expert_parallel, segment.zero, context_.replicas.count({b}));
+        const double replicas = context_.replicas.weight({b});
+        updated += sharded_parameters(context_.workload.block({b}),
+                                      segment.groups[g].tensor_parallel, segment.expert_parallel,
+                                      segment.zero, replicas / segment.groups[g].state_weight);
       }
       for (const RankId rank : element.ranks[g]) {
         states[rank.index()] += Bytes{updated * context_.job.state_bytes.total()};

@@ -64,14 +64,37 @@ Layout joined(std::int64_t length, const Replicas& replicas, bool summands) {
 struct Shared {
   Slice slice;
   std::vector<int> owners;  ///< One of each replica, the first that holds it.
-  /// What owner `i` keeps: the slice is cut evenly. May be empty.
+  /// Sums of the weights of the owners before each one, and of all; empty: they are equal.
+  std::vector<std::int64_t> weights;
+  /// What owner `i` keeps. May be empty.
   Slice share(std::size_t i) const {
-    return even_part(slice, static_cast<std::int64_t>(owners.size()), static_cast<std::int64_t>(i));
+    if (weights.empty()) {
+      return even_part(slice, static_cast<std::int64_t>(owners.size()),
+                       static_cast<std::int64_t>(i));
+    }
+    const auto border = [&](std::size_t at) {
+      return slice.begin + slice.size() * weights[at] / weights.back();
+    };
+    return {border(i), border(i + 1)};
   }
 };
 
+/// Shared::weights.
+std::vector<std::int64_t> weights_before(const std::vector<int>& owners,
+                                         const std::map<int, int>& weights) {
+  std::vector<std::int64_t> sums = {0};
+  bool equal = true;
+  for (const int owner : owners) {
+    const auto found = weights.find(owner);
+    sums.push_back(sums.back() + (found == weights.end() ? 1 : found->second));
+    equal = equal && sums.back() == static_cast<std::int64_t>(sums.size() - 1) * sums[1];
+  }
+  return equal ? std::vector<std::int64_t>{} : sums;
+}
+
 /// The finest slices of a group of replicas, ascending.
-std::vector<Shared> shared_slices(std::int64_t length, const Replicas& group) {
+std::vector<Shared> shared_slices(std::int64_t length, const Replicas& group,
+                                  const std::map<int, int>& weights) {
   const Layout owners = joined(length, first_holders(group), true);
   const FinestSlices finest = finest_slices(owners, {length, {}});
   std::vector<Shared> all;
@@ -79,6 +102,7 @@ std::vector<Shared> shared_slices(std::int64_t length, const Replicas& group) {
     Shared& one = all.emplace_back();
     one.slice = finest.bounds[i];
     for (const Holder& holder : finest.slices[i].from) one.owners.push_back(holder.device);
+    if (!weights.empty()) one.weights = weights_before(one.owners, weights);
   }
   return all;
 }
@@ -245,7 +269,7 @@ Layout zero_layout(const Gradients& gradients, int shard_group) {
   const std::int64_t length = volume(gradients.shape);
   Replicas groups;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
-    groups.push_back(shards(shared_slices(length, group)));
+    groups.push_back(shards(shared_slices(length, group, gradients.weights)));
   }
   return joined(length, groups, false);
 }
@@ -262,7 +286,7 @@ std::vector<GroupStep> scatter_gradients(const Gradients& gradients, int shard_g
   std::vector<GroupStep> steps;
   Replicas reduced;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
-    const std::vector<Shared> slices = shared_slices(length, group);
+    const std::vector<Shared> slices = shared_slices(length, group, gradients.weights);
     reduced.push_back(shards(slices));
     append(steps, steps_by_owners(StepKind::reduce_scatter, slices));
   }
@@ -276,7 +300,7 @@ std::vector<GroupStep> gather_parameters(const Gradients& gradients, int shard_g
   std::vector<GroupStep> steps;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
     std::vector<GroupStep> gathers =
-        steps_by_owners(StepKind::all_gather, shared_slices(length, group));
+        steps_by_owners(StepKind::all_gather, shared_slices(length, group, gradients.weights));
     if (short_slices == ShortSlices::broadcast) {
       std::for_each(gathers.begin(), gathers.end(), simplify_gather);
     }

@@ -3,6 +3,7 @@
 /// state. A replica is a copy whose devices saw data of their own: a summand of the gradients.
 /// [Hetu v2, section 4.2: SplitAR, SplitRS, SplitAG]
 #pragma once
+#include <map>
 #include <vector>
 
 #include "models/sharding/annotation.h"
@@ -26,6 +27,9 @@ struct Gradients {
   /// apart: each row of the last dimension is a matrix of its own (an expert's), and ZeRO divides
   /// each of them.
   RowSlices rows = RowSlices::joined;
+  /// How much of what ZeRO divides a device keeps, relative to the other owners of a slice. Devices
+  /// that are not named: 1.
+  std::map<int, int> weights = {};
 };
 
 /// The parameter, or its gradients after synchronization: Duplicate instead of Partial, in HDim and
@@ -45,10 +49,11 @@ Layout parameter_layout(const Gradients& gradients);
 
 /// Shards of the optimizer state. Each `shard_group` consecutive replicas keep one copy (0: all
 /// replicas together; the last group may be smaller); within it each finest slice (between two
-/// cuts of any of them) is cut evenly among its owners, one per replica: its first device that
-/// holds the slice. Replicas that are cut alike could say so in an annotation, S0 over the parts
-/// and in each part over the replicas. Where they are not, finest slices differ in length, a device
-/// has shards of several, and no annotation says that: so shards are derived from the replicas.
+/// cuts of any of them) is cut among its owners, evenly or by their weights, one per replica: its
+/// first device that holds the slice. Replicas that are cut alike could say so in an annotation, S0
+/// over the parts and in each part over the replicas. Where they are not, finest slices differ in
+/// length, a device has shards of several, and no annotation says that: so shards are derived from
+/// the replicas.
 Layout zero_layout(const Gradients& gradients, int shard_group);
 
 /// Every replica gets the sum: one all_reduce per set of owners. The union of all cuts gives the

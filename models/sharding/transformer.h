@@ -52,8 +52,8 @@ Binding binding_of(const ir::Plan& plan, std::int64_t sequence_length,
 /// ZeRO-3 gathers parameters in every pass (Frequency::pass), which makes no pipelines of those
 /// that share shards. Problems: blocks that do not fit or are missing; reroutes; groups that share
 /// experts and differ in samples or degrees; holders of a block that differ in ZeRO; heads that do
-/// not divide; several ZeRO shard groups, one of which joins copies of different degrees; devices
-/// with unequal parts of a tied matrix; and whatever deduce() finds.
+/// not divide; several ZeRO shard groups, one of which joins copies of different degrees; uneven
+/// ZeRO shards; devices with unequal parts of a tied matrix; and whatever deduce() finds.
 std::variant<Graph, GraphProblem> transformer_graph(const ir::ModelShape& model,
                                                     const ir::Plan& plan);
 

@@ -100,6 +100,9 @@ std::optional<GraphProblem> add_segment(const ir::ModelShape& model, const ir::P
     if (auto problem = check_group(model, group)) return problem;
   }
   if (auto problem = check_experts(model, segment)) return problem;
+  for (const ir::Group& group : segment.groups) {
+    if (group.state_weight != 1) return refused("uneven ZeRO shards have no annotations");
+  }
   const std::size_t size = segment.expert_parallel;
   for (std::size_t first = 0; first < segment.groups.size(); first += size) {
     const BlockGroup group = joined(pipeline, segment, first);

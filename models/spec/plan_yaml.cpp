@@ -172,9 +172,12 @@ void describe(config::Visitor& v, Group& group) {
   v.optional("sequence", group.sequence, "how the sequence dimension is split");
   v.optional("sequence_degree", group.sequence_degree, "of ulysses and ring");
   v.optional("samples", group.samples, "of each micro-batch; groups add up to micro_batch_size");
+  v.optional("state_weight", group.state_weight,
+             "share of the states that ZeRO divides, relative to other replicas of its blocks");
   v.at_least("tensor_parallel", group.tensor_parallel, 1);
   v.at_least("sequence_degree", group.sequence_degree, 1);
   v.at_least("samples", group.samples, 1);
+  v.between("state_weight", group.state_weight, 1, ir::kMostStateWeight);
 }
 
 void describe(config::Visitor& v, Segment& segment) {

@@ -63,7 +63,8 @@ std::optional<std::vector<DraftChunk>> chunks_of(const ir::Stage& stage, const i
 }
 
 bool plain_group(const ir::Group& group) {
-  return group.sequence_degree == 1 && group.sequence != ir::SequenceParallelism::ulysses &&
+  return group.sequence_degree == 1 && group.state_weight == 1 &&
+         group.sequence != ir::SequenceParallelism::ulysses &&
          group.sequence != ir::SequenceParallelism::ring;
 }
 

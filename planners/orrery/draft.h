@@ -74,7 +74,7 @@ ir::Plan plan_of(const Draft& draft, const PlannerInput& input);
 
 /// None of what a draft cannot say: redundancy, reroutes, expert parallelism, sequence parallelism
 /// other than Megatron's, stages without a layer, groups or ZeRO settings that change from segment
-/// to segment.
+/// to segment, uneven shards.
 std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input);
 
 /// What the second does otherwise, in words: "8 stages instead of 5, ZeRO-1 instead of ZeRO-0".

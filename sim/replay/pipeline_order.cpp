@@ -67,6 +67,7 @@ class PipelineShapes {
           add(group.sequence);
           add(group.sequence_degree);
           add(group.samples);
+          add(group.state_weight);
           for (const DeviceId device : group.devices) {
             const NodeId node = renaming_.node_of(device);
             const auto factor = factor_.find(device);

@@ -428,6 +428,14 @@ TEST(OrreryDraft, OfAPlanIsThePlan) {
   EXPECT_GE(drafted, 5);
 }
 
+TEST(OrreryDraft, IsNoneOfAPlanWithUnevenShards) {
+  World world(make_cluster({{"X", 300, 80, 4, 200, 1}}, 5), small_model(16), 32, 1024);
+  ir::Plan plan = *plan_of(run_planner("megatron_grid", world.input()));
+  ASSERT_TRUE(draft_of(plan, world.input()));
+  plan.pipelines[0].stages[0].segments[0].groups[0].state_weight = 2;
+  EXPECT_FALSE(draft_of(plan, world.input()));
+}
+
 TEST(OrreryDraft, DifferencesAreSaidInWords) {
   Draft before;
   DraftPipeline pipeline;

@@ -44,6 +44,14 @@ Columns columns_of(const ir::Plan& plan) {
   return columns;
 }
 
+/// "1", "1 (weight 24)" of uneven shards.
+std::string zero_of(const ir::Segment& segment) {
+  const std::string weights = experiments::by_group(
+      segment, [](const ir::Group& group) { return std::to_string(group.state_weight); });
+  return weights == "1" ? std::to_string(segment.zero.stage)
+                        : fmt::format("{} (weight {})", segment.zero.stage, weights);
+}
+
 /// "2+1+1" of a micro-batch, by group; "1x128" for many groups alike.
 std::string samples_of(const ir::Stage& stage) {
   constexpr std::size_t kGroupsInFull = 8;
@@ -119,7 +127,7 @@ std::vector<std::string> stage_cells(const ir::Stage& stage, const Columns& colu
         by_segment(stage, [](const auto& s) { return std::string(ir::name_of(s.recompute)); }));
   }
   if (columns.zero) {
-    cells.push_back(by_segment(stage, [](const auto& s) { return std::to_string(s.zero.stage); }));
+    cells.push_back(by_segment(stage, zero_of));
   }
   return cells;
 }

@@ -72,6 +72,7 @@ class PlanMaker {
     if (copies) add_reroutes();
     plan_.communication.parameter_overlap =
         plan_.communication.gradient_overlap && rng_.bernoulli(0.5);
+    if (rng_.fork(1).bernoulli(0.5)) models::draw_state_weights(plan_, rng_.fork(2));
     return std::move(plan_);
   }
 

@@ -271,6 +271,19 @@ INSTANTIATE_TEST_SUITE_P(
                w.segment(1, 0).zero.stage = 1;
              },
              "pipelines[1].stages[0].segments[0]: block 0 has another ZeRO setting"},
+        Case{"UnevenShardsWithoutZero", [](World& w) { w.segment(1, 0).groups[0].state_weight = 2; },
+             "pipelines[1].stages[0].segments[0].groups[0]: state_weight divides nothing without "
+             "ZeRO"},
+        Case{"UnevenShardsOfShardGroups",
+             [](World& w) {
+               w.job.allowed.zero_stages = {0, 1};
+               w.segment(1, 0).zero = {1, 2};
+               w.segment(1, 0).groups[0].state_weight = 2;
+             },
+             "uneven shards are over all replicas"},
+        Case{"UnevenShardsOfNothing",
+             [](World& w) { w.segment(1, 0).groups[0].state_weight = 0; },
+             "state_weight 0 is not in 1 ... 1000"},
         Case{"RecomputeNotAllowed",
              [](World& w) { w.segment(0, 0).recompute = ir::Recompute::selective; },
              "recompute selective is not allowed by the job (allowed: none, full)"},

@@ -107,6 +107,17 @@ TEST_F(SegmentMemoryTest, StatesAreParametersTimesTheirBytes) {
   EXPECT_DOUBLE_EQ(pair.parameters.value, 2 * 510 * 2);  // the norm is on both
 }
 
+TEST_F(SegmentMemoryTest, UnevenShardsFollowTheWeights) {
+  ir::Group heavy = worlds::group({0});
+  heavy.state_weight = 3;
+  // Of 3 and 1.
+  EXPECT_DOUBLE_EQ(memory(1, 2, heavy, ir::Recompute::none, 1, 4).optimizer_states.value,
+                   0.75 * 2 * 1010 * 12);
+  EXPECT_DOUBLE_EQ(
+      memory(1, 2, worlds::group({0}), ir::Recompute::none, 1, 4).optimizer_states.value,
+      0.25 * 2 * 1010 * 12);
+}
+
 TEST_F(SegmentMemoryTest, StatesInHostMemoryLeaveTheDevices) {
   ir::Plan two = plan(ScheduleKind::one_f_one_b, 4);
   Cluster where = cluster(2);

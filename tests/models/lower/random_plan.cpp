@@ -64,6 +64,7 @@ class PlanMaker {
     shuffle_devices();
     plan.communication.parameter_overlap =
         plan.communication.gradient_overlap && rng_.bernoulli(0.5);
+    if (rng_.fork(1).bernoulli(0.5)) draw_state_weights(plan, rng_.fork(2));
     return std::move(out_);
   }
 
@@ -241,6 +242,20 @@ class PlanMaker {
 
 RandomPlan random_plan(std::uint64_t seed, const Features& features) {
   return PlanMaker(seed, features).make();
+}
+
+void draw_state_weights(ir::Plan& plan, Rng rng) {
+  for (ir::Pipeline& pipeline : plan.pipelines) {
+    for (ir::Stage& stage : pipeline.stages) {
+      for (ir::Segment& segment : stage.segments) {
+        const ir::Zero& zero = segment.zero;
+        if (zero.stage == 0 || zero.shard_group != 0 || segment.expert_parallel > 1) continue;
+        for (ir::Group& group : segment.groups) {
+          group.state_weight = static_cast<int>(rng.integer(1, 4));
+        }
+      }
+    }
+  }
 }
 
 bool is_first_gather(const ir::Program& program, OpId id) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "models/base/rng.h"
 #include "models/ir/plan.h"
 #include "models/ir/program.h"
 #include "models/spec/cluster.h"
@@ -35,9 +36,12 @@ struct RandomPlan {
 };
 
 /// Equal seeds give equal plans. Always drawn: schedule, transfers, overlap, buckets, ZeRO with
-/// shard groups, recompute, pipelines and stages of any size, groups of any degree, two segments in
-/// a stage, also with other groups; device ids in no order.
+/// shard groups or uneven shards, recompute, pipelines and stages of any size, groups of any
+/// degree, two segments in a stage, also with other groups; device ids in no order.
 RandomPlan random_plan(std::uint64_t seed, const Features& features);
+
+/// Uneven ZeRO shards, where the plan may have them.
+void draw_state_weights(ir::Plan& plan, Rng rng);
 
 /// Whether the op gathers parameters in front of the forward passes (parameter_overlap).
 bool is_first_gather(const ir::Program& program, OpId id);

@@ -291,6 +291,20 @@ TEST(ZeroVolume, StageThreeMovesThreeTimesTheParameters) {
   }
 }
 
+TEST(ZeroVolume, UnevenShardsGoAroundAsIfAllWereTheLongest) {
+  Workload workload = build_workload(small_model(), kTokens, ir::Dtype::bf16);
+  for (Block& block : workload.blocks) {  // Norms are too short to be cut.
+    std::erase_if(block.parameters, [](const Parameter& one) { return one.split_length == 0; });
+  }
+  ir::Plan plan = one_stage(4, ir::Group{});
+  segment_of(plan).zero = {3, 0};
+  const double bytes = 2.0 * static_cast<double>(parameters(workload));
+  expect_traffic(plan, workload, Purpose::zero, 2 * 3 * bytes);
+  segment_of(plan).groups[2].state_weight = 5;  // Of 8: an even shard is 2.
+  expect_traffic(plan, workload, Purpose::zero, 2.5 * 2 * 3 * bytes);
+  expect_traffic(plan, workload, Purpose::data_parallel, 2.5 * 3 * bytes);
+}
+
 TEST(ZeroVolume, FullRecomputeGathersLayersOnceMore) {
   const Workload workload = build_workload(small_model(), kTokens, ir::Dtype::bf16);
   ir::Plan plan = one_stage(4, ir::Group{});
@@ -344,6 +358,7 @@ TEST(Conservation, EveryGradientGoesAroundItsRingOnceReducedOnceSpread) {
       for (ir::Stage& stage : pipeline.stages) {
         for (ir::Segment& segment : stage.segments) {
           segment.zero.shard_group = 0;
+          for (ir::Group& group : segment.groups) group.state_weight = 1;
           zero = segment.zero.stage;
         }
       }

@@ -53,6 +53,11 @@ Gradients random_gradients(bool equal_gradients) {
     const int devices = states[0].shards * states[1].shards;
     out.annotation.subgroups.push_back({next_devices(next, devices), std::move(states)});
   }
+  if (random_int(0, 1) == 1) {
+    for (int device = 0; device < next; ++device) {
+      if (random_int(0, 2) > 0) out.weights[device] = random_int(1, 4);
+    }
+  }
   return out;
 }
 
@@ -66,6 +71,24 @@ RC_GTEST_PROP(SynchronizeGradients, OfCopiesThatAreCutAlikeIsWhatTheResolverFind
   const Gradients alike = gradients(std::move(all), {random_int(parts, 14)});
   const auto found = resolve(gradient_layout(alike), parameter_layout(alike));
   RC_ASSERT(synchronize_gradients(alike) == std::get<std::vector<GroupStep>>(found));
+}
+
+TEST(Zero, CutsSlicesByTheWeightsOfTheirOwners) {
+  Gradients two = gradients({split_copy({0, 1}), split_copy({2})}, {8});
+  two.weights = {{0, 3}, {2, 2}};
+  // 0 ... 3 is of devices 0 and 2, 4 ... 7 of devices 1 (weight 1) and 2.
+  const Layout shards = zero_layout(two, 0);
+  EXPECT_EQ(held(shards, 0), (std::vector<Slice>{{0, 2}}));
+  EXPECT_EQ(held(shards, 1), (std::vector<Slice>{{4, 5}}));
+  EXPECT_EQ(held(shards, 2), (std::vector<Slice>{{2, 4}, {5, 8}}));
+}
+
+RC_GTEST_PROP(Zero, EqualWeightsAreEvenShards, ()) {
+  Gradients any = random_gradients(false);
+  any.weights.clear();
+  const Layout even = zero_layout(any, 0);
+  for (const Piece& piece : parameter_layout(any).pieces) any.weights[piece.owner] = 7;
+  RC_ASSERT(zero_layout(any, 0) == even);
 }
 
 RC_GTEST_PROP(Zero, ScattersAndGathersAsTheResolverFinds, ()) {

@@ -142,8 +142,9 @@ models::Cluster random_cluster(int least_gpus, bool regular) {
 }
 
 struct Template {
-  std::vector<int> first_block;  ///< By stage.
-  std::vector<int> tensor;       ///< By stage.
+  std::vector<int> first_block;   ///< By stage.
+  std::vector<int> tensor;        ///< By stage.
+  std::vector<int> state_weight;  ///< By stage.
   int groups = 1;
   int micro_batches = 1;
 };
@@ -170,6 +171,7 @@ ir::Plan random_plan(int blocks, bool experts, bool regular, int& devices) {
   }
   const auto sequence =
       one_in(3) && tensor > 1 ? ir::SequenceParallelism::megatron : ir::SequenceParallelism::none;
+  const bool uneven = zero.stage > 0 && zero.shard_group == 0 && !experts && one_in(2);
   const int full = one_in(8) ? *rc::gen::inRange(16, 65) : *rc::gen::inRange(1, 7);
   std::vector<Template> templates(2);
   for (Template& one : templates) {
@@ -186,6 +188,9 @@ ir::Plan random_plan(int blocks, bool experts, bool regular, int& devices) {
       }
     }
     one.first_block = cuts;
+    for (int s = 0; s < stages; ++s) {
+      one.state_weight.push_back(uneven ? *rc::gen::inRange(1, 4) : 1);
+    }
   }
   templates[1].micro_batches = std::max(1, full - (one_in(2) ? 1 : 0));
   const bool by_stage = one_in(4);  // All pipelines' first stages come first.
@@ -206,6 +211,7 @@ ir::Plan random_plan(int blocks, bool experts, bool regular, int& devices) {
     for (int g = 0; g < from.groups; ++g) {
       ir::Group group;
       group.tensor_parallel = from.tensor[stage];
+      group.state_weight = from.state_weight[stage] * (uneven && p == 0 ? 3 : 1);
       if (group.tensor_parallel > 1) group.sequence = sequence;
       for (int t = 0; t < group.tensor_parallel; ++t) group.devices.push_back({devices++});
       segment.groups.push_back(group);
@@ -350,8 +356,9 @@ std::string described(const World& world) {
                             segment.last_block.value, segment.zero.stage, segment.zero.shard_group,
                             segment.expert_parallel);
         for (const ir::Group& group : segment.groups) {
-          text += fmt::format(" [{} sp {} x{}]", group.devices.front().value,
-                              static_cast<int>(group.sequence), group.devices.size());
+          text += fmt::format(" [{} sp {} x{} w{}]", group.devices.front().value,
+                              static_cast<int>(group.sequence), group.devices.size(),
+                              group.state_weight);
         }
       }
     }

@@ -405,9 +405,11 @@ class Group(Record):
     sequence: Literal["none", "megatron", "ulysses", "ring"]
     sequence_degree: int
     samples: int
+    state_weight: int
     def __init__(self, *, devices: list[int] = ..., tensor_parallel: int = ...,
                  sequence: Literal["none", "megatron", "ulysses", "ring"] = ...,
-                 sequence_degree: int = ..., samples: int = ...) -> None: ...
+                 sequence_degree: int = ..., samples: int = ...,
+                 state_weight: int = ...) -> None: ...
 
 class HostMemoryUse(Record):
     """Model states in host memory of a node."""
