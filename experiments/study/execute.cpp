@@ -358,7 +358,7 @@ void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* cancel
   outcome.plan = std::move(std::get<ir::Plan>(result.outcome));
   if (run.workload.shape.experts > 0 && !has_experts_apart(*outcome.plan)) {
     outcome.search->notes.push_back(fmt::format(
-        "no expert parallelism was searched: each tensor-parallel group holds its slice of all {} "
+        "the plan has no expert parallelism: each tensor-parallel group holds its slice of all {} "
         "experts of a block",
         run.workload.shape.experts));
   }

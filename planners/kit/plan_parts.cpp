@@ -157,8 +157,11 @@ std::string degrees_of(const ir::Stage& stage) {
   if (groups.size() == 1) return std::to_string(groups.front());
   const bool equal =
       std::all_of(groups.begin(), groups.end(), [&](int group) { return group == groups.front(); });
-  return equal ? fmt::format("{}x{}", groups.size(), groups.front())
-               : fmt::format("({})", fmt::join(groups, ","));
+  const int shared = stage.segments.front().expert_parallel;
+  const std::string experts = shared > 1 ? fmt::format(" EP {}", shared) : "";
+  return (equal ? fmt::format("{}x{}", groups.size(), groups.front())
+                : fmt::format("({})", fmt::join(groups, ","))) +
+         experts;
 }
 
 /// "TP 4+2, 20+10 layers", "40 stages of TP 2 (32), 1 (8) and 1 to 2 layers".

@@ -46,14 +46,19 @@ ir::Segment StageCosts::segment(const StageShape& shape) const {
   ir::Segment segment = segment_of_layers(input_.workload, shape.first, shape.layers);
   segment.recompute = shape.recompute;
   segment.zero.stage = shape.zero_stage;
+  segment.expert_parallel = shape.expert_parallel;
   return segment;
 }
 
 /// Times of blocks 0 ... b - 1 at position b.
 const std::vector<StageCosts::Passes>& StageCosts::prefix(int gpu_type,
                                                           const StageShape& shape) const {
-  const ComputeKey key{gpu_type, shape.tensor_parallel, shape.sequence_degree, shape.samples,
-                       static_cast<int>(shape.recompute)};
+  const ComputeKey key{gpu_type,
+                       shape.tensor_parallel,
+                       shape.sequence_degree,
+                       shape.samples,
+                       static_cast<int>(shape.recompute),
+                       shape.expert_parallel};
   std::vector<Passes>& sums = prefixes_[key];
   if (!sums.empty()) return sums;
   models::BlockQuery query;
@@ -62,6 +67,7 @@ const std::vector<StageCosts::Passes>& StageCosts::prefix(int gpu_type,
   query.sequence_degree = shape.sequence_degree;
   query.samples = shape.samples;
   query.recompute = shape.recompute;
+  query.expert_parallel = shape.expert_parallel;
   sums.emplace_back();
   for (int b = 0; b < input_.workload.size(); ++b) {
     query.block = BlockId{b};
@@ -139,6 +145,17 @@ Bytes StageCosts::gradients(int first, int layers) const {
                input_.job.state_bytes.gradient};
 }
 
+double StageCosts::expert_parameters(int first, int layers) const {
+  const ir::Segment blocks = segment_of_layers(input_.workload, first, layers);
+  double sum = 0;
+  for (const BlockId b : ids_from_to(blocks.first_block, blocks.last_block)) {
+    for (const models::Parameter& parameter : input_.workload.block(b).parameters) {
+      if (parameter.expert) sum += static_cast<double>(parameter.elements);
+    }
+  }
+  return sum;
+}
+
 Seconds StageCosts::all_reduce(std::span<const DeviceId> devices, Bytes bytes) const {
   const auto node_of = [&](DeviceId device) { return input_.cluster.device(device).node; };
   return models::collective_time(CollectiveKind::all_reduce, CollectiveAlgorithm::ring,
@@ -147,10 +164,16 @@ Seconds StageCosts::all_reduce(std::span<const DeviceId> devices, Bytes bytes) c
 
 Seconds StageCosts::optimizer(int gpu_type, const StageShape& shape) const {
   const ir::Segment blocks = segment(shape);
-  const double elements = static_cast<double>(models::parameters(
-                              input_.workload, blocks.first_block, blocks.last_block)) /
-                          shape.tensor_parallel / (shape.zero_stage > 0 ? shape.replicas : 1);
-  return pricer_.optimizer(gpu_type, elements);
+  const int shards = shape.zero_stage > 0 ? shape.replicas : 1;
+  const auto all = static_cast<double>(
+      models::parameters(input_.workload, blocks.first_block, blocks.last_block));
+  if (shape.expert_parallel == 1) {
+    return pricer_.optimizer(gpu_type, all / shape.tensor_parallel / shards);
+  }
+  const double experts = expert_parameters(shape.first, shape.layers);
+  const double own = (all - experts) / shards +
+                     experts / shape.expert_parallel / std::max(1, shards / shape.expert_parallel);
+  return pricer_.optimizer(gpu_type, own / shape.tensor_parallel);
 }
 
 Bytes StageCosts::memory(const StageShape& shape) const {
@@ -162,7 +185,8 @@ Bytes StageCosts::memory(const StageShape& shape) const {
                       shape.samples,
                       static_cast<int>(shape.recompute),
                       shape.zero_stage,
-                      shape.zero_stage > 0 ? shape.replicas : 1};
+                      shape.zero_stage > 0 ? shape.replicas : 1,
+                      shape.expert_parallel};
   const auto [place, added] = memory_.try_emplace(key);
   if (added) {
     const models::SegmentMemory held = models::segment_memory(

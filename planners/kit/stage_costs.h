@@ -29,8 +29,9 @@ struct StageShape {
   int samples = 1;  ///< Of a micro-batch.
   ir::Recompute recompute = ir::Recompute::none;
   int zero_stage = 0;
-  int replicas = 1;   ///< Data-parallel copies of the layers, among which ZeRO divides.
-  int in_flight = 1;  ///< Micro-batches whose activations the stage holds at its peak.
+  int replicas = 1;         ///< Data-parallel copies of the layers, among which ZeRO divides.
+  int expert_parallel = 1;  ///< Groups that hold the experts of a layer together.
+  int in_flight = 1;        ///< Micro-batches whose activations the stage holds at its peak.
 };
 
 /// Keeps references to the input. Caches; not for concurrent use.
@@ -62,6 +63,8 @@ class StageCosts {
 
   /// Gradients of the layers, undivided.
   Bytes gradients(int first, int layers) const;
+  /// Of all experts of the layers, undivided.
+  double expert_parameters(int first, int layers) const;
   /// Ring all-reduce of `bytes` over the devices, node by node. [models/cost/collective.h]
   Seconds all_reduce(std::span<const DeviceId> devices, Bytes bytes) const;
   /// Update of the layers' parameters by one device of the type. [Pricer]
@@ -79,8 +82,8 @@ class StageCosts {
   int layers() const { return layers_; }
 
  private:
-  using ComputeKey = std::tuple<int, int, int, int, int>;
-  using MemoryKey = std::tuple<int, int, int, int, int, int, int, int, int>;
+  using ComputeKey = std::tuple<int, int, int, int, int, int>;
+  using MemoryKey = std::tuple<int, int, int, int, int, int, int, int, int, int>;
   const std::vector<Passes>& prefix(int gpu_type, const StageShape& shape) const;
   ir::Segment segment(const StageShape& shape) const;
 

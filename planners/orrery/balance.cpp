@@ -35,6 +35,7 @@ std::vector<int> DraftBalance::kind(const DraftPipeline& pipeline) const {
       kind.push_back(costs_.group_class(group));
       kind.push_back(group.samples);
     }
+    if (stage.expert_parallel > 1) kind.insert(kind.end(), {-3, costs_.stage_class(stage)});
     kind.push_back(-1);
   }
   return kind;

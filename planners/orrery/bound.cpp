@@ -51,6 +51,9 @@ class BoundOf {
     auto modes = input_.job.allowed.recompute;
     if (modes.empty()) modes = {ir::Recompute::none};
     StageShape shape;
+    // One expert on each group has the longest products and the fewest weights to read: no other
+    // division of the experts takes less time on a device.
+    shape.expert_parallel = std::max(1, input_.workload.shape.experts);
     for (const int degree : degrees()) {
       shape.tensor_parallel = degree;
       for (shape.samples = 1; shape.samples <= input_.job.allowed.max_micro_batch_size;
@@ -140,6 +143,19 @@ class BoundOf {
     return sum;
   }
 
+  /// Of an activation, what a sample sends at least out of a node that touches it and holds no
+  /// whole replica: all of it, or where only an expert is missing what goes there, forward and
+  /// backward.
+  double least_crossing() const {
+    const ir::ModelShape& shape = input_.workload.shape;
+    if (shape.experts == 0) return 1;
+    const auto& hidden = input_.job.hidden_collectives;
+    if (std::find(hidden.begin(), hidden.end(), ir::Purpose::expert_parallel) != hidden.end()) {
+      return 0;
+    }
+    return std::min(1.0, 2 * shape.top_k * shape.capacity_factor / shape.experts);
+  }
+
   /// By bisection: the work that all nodes can do in a time grows with the time.
   double with_network() const {
     std::map<NodeId, std::vector<int>> nodes;
@@ -166,6 +182,7 @@ class BoundOf {
     if (gathers_inside) out_bytes = bytes.gradient / 2;
     double activation = kNever;
     for (int i = 0; i < layers_; ++i) activation = std::min(activation, costs_.activation(i).value);
+    activation *= least_crossing();
     std::vector<Node> all;
     for (const auto& [id, types] : nodes) {
       Node node;
@@ -182,7 +199,7 @@ class BoundOf {
       for (const Node& node : all) {
         const double whole = node.rate * seconds;
         double possible = whole;
-        if (seconds < node.replica) {
+        if (seconds < node.replica && activation > 0) {
           // A group over nodes pays its all-reduces apart: at most a layer for each device.
           const double per_crossing = units + static_cast<double>(input_.devices.size());
           possible = std::min(whole, per_crossing * seconds * node.out / activation);

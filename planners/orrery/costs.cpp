@@ -97,9 +97,14 @@ DraftCosts::DraftCosts(const PlannerInput& input)
       passes_(kOrdersRemembered) {
   const models::Workload& workload = input.workload;
   gradient_prefix_.push_back(0);
+  expert_prefix_.push_back(0);
+  moe_prefix_.push_back(0);
   for (int i = 0; i < layers_; ++i) {
     gradient_prefix_.push_back(gradient_prefix_.back() + costs_.gradients(i, 1).value);
+    expert_prefix_.push_back(expert_prefix_.back() +
+                             costs_.expert_parameters(i, 1) * input.job.state_bytes.gradient);
     const BlockId block{workload.first_layer().value + i};
+    moe_prefix_.push_back(moe_prefix_.back() + (workload.block(block).expert_all_to_all ? 1 : 0));
     uniform_ = uniform_ && same_work(workload.block(workload.first_layer()), workload.block(block));
   }
   int largest = 1;
@@ -124,12 +129,23 @@ int DraftCosts::group_class(const DraftGroup& group) const {
              classes_.try_emplace(std::move(kind), static_cast<int>(classes_.size())).first->second;
 }
 
+int DraftCosts::stage_class(const DraftStage& stage) const {
+  std::vector<double> kind = {-1, static_cast<double>(stage.expert_parallel),
+                              exchange(stage.groups, stage.expert_parallel).seconds};
+  for (const DraftGroup& group : stage.groups) {
+    kind.push_back(group_class(group));
+    kind.push_back(group.samples);
+  }
+  return classes_.try_emplace(std::move(kind), static_cast<int>(classes_.size())).first->second;
+}
+
 const DraftCosts::PassTable& DraftCosts::table(const DraftGroup& group, int samples,
-                                               ir::Recompute recompute) const {
+                                               ir::Recompute recompute, int expert_parallel) const {
   const std::uint64_t key = Packed()
                                 .add(group_class(group), 32)
                                 .add(samples, 16)
                                 .add(static_cast<int>(recompute), 2)
+                                .add(expert_parallel, 11)
                                 .key();
   PassTable& table = tables_[key];
   if (!table.forward.empty()) return table;
@@ -138,6 +154,7 @@ const DraftCosts::PassTable& DraftCosts::table(const DraftGroup& group, int samp
   shape.sequence = megatron_sequence(input_.job, group.degree());
   shape.samples = samples;
   shape.recompute = recompute;
+  shape.expert_parallel = expert_parallel;
   std::set<int> types;
   for (const DeviceId device : group.devices) types.insert(input_.cluster.device(device).gpu_type);
   table.forward = table.backward = table.weights = {0};
@@ -157,7 +174,7 @@ const DraftCosts::PassTable& DraftCosts::table(const DraftGroup& group, int samp
 
 const DraftCosts::PartMemory& DraftCosts::memory(int first, int layers, const DraftGroup& group,
                                                  ir::Recompute recompute, const ir::Zero& zero,
-                                                 int replicas) const {
+                                                 int replicas, int expert_parallel) const {
   const bool head = first + layers == layers_;
   // Where layers are alike only what touches the ends is special.
   const int from = !uniform_ ? first : first == 0 ? 0 : head ? layers_ - layers : 1;
@@ -171,10 +188,11 @@ const DraftCosts::PartMemory& DraftCosts::memory(int first, int layers, const Dr
                                 .add(zero.shard_group, 8)
                                 .add(zero.stage > 0 ? replicas : 1, 14)
                                 .key();
-  return parts_.answer({key, 0}, [&]() -> PartMemory {
+  return parts_.answer({key, static_cast<std::uint64_t>(expert_parallel)}, [&]() -> PartMemory {
     ir::Segment segment = segment_of_layers(input_.workload, from, layers);
     segment.recompute = recompute;
     segment.zero = zero;
+    segment.expert_parallel = expert_parallel;
     ir::Group made;
     made.tensor_parallel = group.degree();
     made.sequence = megatron_sequence(input_.job, group.degree());
@@ -248,10 +266,11 @@ const std::vector<std::vector<int>>& DraftCosts::most_in_flight(
 }
 
 bool DraftCosts::fits(const Draft& draft, const models::ScheduleQuery& query,
-                      const std::vector<DraftGroup>& groups, const std::vector<DraftChunk>& chunks,
-                      const std::vector<int>& firsts, int replicas) const {
+                      const std::vector<DraftGroup>& groups, int expert_parallel,
+                      const std::vector<DraftChunk>& chunks, const std::vector<int>& firsts,
+                      int replicas) const {
   if (groups.size() != 1 || chunks.size() != 1 || !uniform_) {
-    return fits_anew(draft, query, groups, chunks, firsts, replicas);
+    return fits_anew(draft, query, groups, expert_parallel, chunks, firsts, replicas);
   }
   const models::ScheduleEntry& schedule = models::schedule_entry(draft.schedule);
   const DraftChunk& chunk = chunks[0];
@@ -274,13 +293,16 @@ bool DraftCosts::fits(const Draft& draft, const models::ScheduleQuery& query,
           .add(schedule.splits_backward() ? 1 : 0, 1)
           .key()};
   return in_memory_.answer(
-      key, [&] { return fits_anew(draft, query, groups, chunks, firsts, replicas); });
+      key, [&] { return fits_anew(draft, query, groups, 1, chunks, firsts, replicas); });
 }
 
 bool DraftCosts::fits_anew(const Draft& draft, const models::ScheduleQuery& query,
-                           const std::vector<DraftGroup>& groups,
+                           const std::vector<DraftGroup>& groups, int expert_parallel,
                            const std::vector<DraftChunk>& chunks, const std::vector<int>& firsts,
                            int replicas) const {
+  // Gathers of ZeRO-3 in a pass would have to be the same in all groups that meet there.
+  if (expert_parallel > 1 && draft.zero.shards_parameters()) return false;
+  if (expert_parallel > 1) replicas *= static_cast<int>(groups.size());
   const bool splits = models::schedule_entry(draft.schedule).splits_backward();
   std::vector<Bytes> activations(chunks.size()), recomputed(chunks.size());
   for (const DraftGroup& group : groups) {
@@ -291,7 +313,8 @@ bool DraftCosts::fits_anew(const Draft& draft, const models::ScheduleQuery& quer
       int first = firsts[c];
       for (const auto& [layers, recompute] : chunk.parts()) {
         if (layers == 0) continue;
-        const PartMemory& part = memory(first, layers, group, recompute, draft.zero, replicas);
+        const PartMemory& part =
+            memory(first, layers, group, recompute, draft.zero, replicas, expert_parallel);
         held += part.states;
         activations[c] += part.activations;
         recomputed[c] += part.recomputed_kept;
@@ -317,12 +340,16 @@ DraftCosts::Place DraftCosts::place(const Draft& draft, const DraftPipeline& pip
   place.groups = &groups;
   place.query = {static_cast<int>(stages), static_cast<int>(stage), pipeline.micro_batches, chunks};
   place.replicas = replicas;
+  const DraftStage& own = pipeline.stages[stage];
+  const bool shared = own.expert_parallel > 1;
+  place.expert_parallel = own.expert_parallel;
+  if (shared) place.exchange = exchange(groups, own.expert_parallel).seconds;
   place.remembered =
-      groups.size() == 1 && uniform_ &&
+      (groups.size() == 1 || shared) && uniform_ &&
       (chunks == 1 || (stages < 256 && pipeline.micro_batches < 4096 && chunks < 16));
   if (!place.remembered) return place;
   place.kind = Packed()
-                   .add(group_class(groups[0]), 24)
+                   .add(shared ? stage_class(own) : group_class(groups[0]), 24)
                    .add((stage == 0 ? 1 : 0) + (stage + 1 == stages ? 2 : 0), 2)
                    .add(groups[0].samples, 8)
                    .add(static_cast<int>(draft.schedule), 4)
@@ -388,7 +415,9 @@ DraftCosts::StageFit DraftCosts::fit_anew(const Draft& draft, const Place& place
                        : tail && c + 1 == chunks ? layers_ - share
                                                  : std::min(1, layers_ - share));
     }
-    if (!fits(draft, query, groups, probed, firsts, replicas)) return kNever;
+    if (!fits(draft, query, groups, place.expert_parallel, probed, firsts, replicas)) {
+      return kNever;
+    }
     double slowest = 0;
     for (const DraftGroup& group : groups) {
       double sum = 0;
@@ -397,13 +426,18 @@ DraftCosts::StageFit DraftCosts::fit_anew(const Draft& draft, const Place& place
         int from = firsts[c];
         for (const auto& [count, recompute] : chunk.parts()) {
           if (count == 0) continue;
-          const PassTable& times = table(group, group.samples, recompute);
+          const PassTable& times = table(group, group.samples, recompute, place.expert_parallel);
           sum += times.forward[from + count] - times.forward[from] + times.backward[from + count] -
                  times.backward[from];
           from += count;
         }
       }
       slowest = std::max(slowest, sum);
+    }
+    if (place.expert_parallel > 1) {
+      for (int c = 0; c < chunks; ++c) {
+        slowest += place.exchange * exchanges(probed[c], firsts[c]).both();
+      }
     }
     return slowest;
   };
@@ -509,6 +543,74 @@ const DraftCosts::Hop& DraftCosts::hop(const DraftStage& from, const DraftStage&
   return hop;
 }
 
+DraftCosts::Exchanges DraftCosts::exchanges(const DraftChunk& chunk, int first) const {
+  const auto with_experts = [&](int layers) {
+    return moe_prefix_[first + layers] - moe_prefix_[first];
+  };
+  const int all = 2 * with_experts(chunk.layers);
+  return {all, all + 2 * with_experts(chunk.full)};
+}
+
+const DraftCosts::Exchange& DraftCosts::exchange(const std::vector<DraftGroup>& groups,
+                                                 int expert_parallel) const {
+  std::vector<std::int32_t> key = {expert_parallel};
+  for (const DraftGroup& group : groups) {
+    key.insert(key.end(), {-1, group.samples});
+    for (const DeviceId device : group.devices) key.push_back(device.value);
+  }
+  const auto [place, added] = exchanges_.try_emplace(std::move(key));
+  Exchange& made = place->second;
+  if (!added) return made;
+  const ir::ModelShape& shape = input_.workload.shape;
+  const models::PathFunction path = [this](DeviceId a, DeviceId b) { return costs_.path(a, b); };
+  const auto size = as_size(expert_parallel);
+  std::map<std::size_t, double> busy;
+  std::vector<LinkId> route;
+  double alone = 0, latency = 0;
+  std::vector<DeviceId> members(size);
+  std::vector<double> peers(size * size);
+  for (std::size_t set = 0; set + size <= groups.size(); set += size) {
+    const int degree = groups[set].degree();
+    const bool split = megatron_sequence(input_.job, degree) == ir::SequenceParallelism::megatron;
+    // As models/lower/inner.cpp: each member sends its tokens to the holders of their experts.
+    const Bytes routed = groups[set].samples * costs_.activation(layers_ / 2) *
+                         (shape.top_k * shape.capacity_factor / (split ? degree : 1));
+    for (std::size_t i = 0; i < size * size; ++i) {
+      peers[i] = i % (size + 1) == 0 ? 0 : routed.value / expert_parallel;
+    }
+    for (int position = 0; position < degree; ++position) {
+      for (std::size_t i = 0; i < size; ++i) members[i] = groups[set + i].devices[position];
+      alone = std::max(
+          alone, models::collective_time(CollectiveKind::all_to_all, CollectiveAlgorithm::ring,
+                                         members, routed, path, peers)
+                     .value);
+      for (const models::FlowEdge& edge :
+           models::collective_flows(CollectiveKind::all_to_all, members, routed, path, peers)) {
+        latency = std::max(
+            latency, path(edge.source, edge.destination).latency.value + edge.extra_latency.value);
+        route.clear();
+        input_.topology.route(edge.source, edge.destination, route);
+        for (const LinkId link : route) {
+          const models::Link& of = input_.topology.links()[link];
+          if (!of.uncontended) busy[link.index()] += edge.bytes / of.bandwidth / Seconds{1};
+        }
+      }
+    }
+  }
+  made.seconds = alone;
+  for (const auto& [link, seconds] : busy) {
+    made.seconds = std::max(made.seconds, seconds + latency);
+    made.loads.push_back({link, seconds});
+  }
+  // What a job hides of them is left out here; the judge knows better.
+  const auto& hidden = input_.job.hidden_collectives;
+  if (std::find(hidden.begin(), hidden.end(), ir::Purpose::expert_parallel) != hidden.end()) {
+    made.seconds = 0;
+  }
+  loads_ += made.loads.size();
+  return made;
+}
+
 const DraftCosts::Ring& DraftCosts::ring(const std::vector<DeviceId>& devices) const {
   const auto [place, added] = rings_.try_emplace(devices);
   Ring& ring = place->second;
@@ -553,7 +655,7 @@ DraftCosts::StageRun DraftCosts::stage_run(const Draft& draft, const DraftPipeli
       int from = firsts[c];
       for (const auto& [count, recompute] : chunk.parts()) {
         if (count == 0) continue;
-        const PassTable& times = table(group, group.samples, recompute);
+        const PassTable& times = table(group, group.samples, recompute, own.expert_parallel);
         sum[0] += times.forward[from + count] - times.forward[from];
         sum[1] += times.backward[from + count] - times.backward[from];
         sum[2] += times.weights[from + count] - times.weights[from];
@@ -562,6 +664,13 @@ DraftCosts::StageRun DraftCosts::stage_run(const Draft& draft, const DraftPipeli
       forward = std::max(forward, sum[0]);
       backward = std::max(backward, sum[1]);
       weights = std::max(weights, sum[2]);
+    }
+    if (own.expert_parallel > 1) {
+      run.exchange = &exchange(own.groups, own.expert_parallel);
+      const Exchanges counts = exchanges(chunk, firsts[c]);
+      forward += counts.forward * run.exchange->seconds;
+      backward += counts.backward * run.exchange->seconds;
+      run.exchanges += counts.both();
     }
     run.forward.push_back(forward + gather * chunk.layers);
     run.backward.push_back(backward + gather * chunk.layers);
@@ -768,14 +877,17 @@ double DraftCosts::optimizer(const Draft& draft, const DraftStage& stage, int fi
     const bool head = first + stage.chunks[0].layers == layers_;
     const int from = !uniform_ ? first : first == 0 ? 0 : head ? layers_ - layers : 1;
     const int type = input_.cluster.device(group.devices.front()).gpu_type;
-    const std::uint64_t key = Packed()
-                                  .add(type, 10)
-                                  .add(from, 10)
-                                  .add(layers, 10)
-                                  .add(group.degree(), 10)
-                                  .add(draft.zero.stage > 0 ? 1 : 0, 1)
-                                  .add(draft.zero.stage > 0 ? replicas : 1, 16)
-                                  .key();
+    const bool shared = stage.expert_parallel > 1;
+    const int copies = shared ? replicas * static_cast<int>(stage.groups.size()) : replicas;
+    const Fields key{Packed()
+                         .add(type, 10)
+                         .add(from, 10)
+                         .add(layers, 10)
+                         .add(group.degree(), 10)
+                         .add(draft.zero.stage > 0 ? 1 : 0, 1)
+                         .add(draft.zero.stage > 0 ? copies : 1, 16)
+                         .key(),
+                     static_cast<std::uint64_t>(stage.expert_parallel)};
     const auto [place, added] = optimizer_.try_emplace(key, 0);
     if (added) {
       StageShape shape;
@@ -783,7 +895,8 @@ double DraftCosts::optimizer(const Draft& draft, const DraftStage& stage, int fi
       shape.layers = layers;
       shape.tensor_parallel = group.degree();
       shape.zero_stage = draft.zero.stage;
-      shape.replicas = replicas;
+      shape.replicas = copies;
+      shape.expert_parallel = stage.expert_parallel;
       place->second = costs_.optimizer(type, shape).value;
     }
     slowest = std::max(slowest, place->second);
@@ -859,6 +972,7 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
   std::vector<DeviceId> members;
   for (const Range& range : ranges) {
     std::size_t largest = 1, groups = 0;
+    int shared = 1;  // Largest number of groups that share experts.
     double start = range.ready;
     for (const Holding* holding : range.holders) {
       for (const DraftGroup& group :
@@ -866,11 +980,15 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
         largest = std::max(largest, group.devices.size());
         ++groups;
       }
+      shared = std::max(shared,
+                        draft.pipelines[holding->pipeline].stages[holding->stage].expert_parallel);
       start = std::max(start, stage_free[base[holding->pipeline] + holding->stage]);
     }
     if (groups < 2) continue;
+    const double experts =
+        shared == 1 ? 0 : expert_prefix_[range.first + range.layers] - expert_prefix_[range.first];
     const double bytes =
-        (gradient_prefix_[range.first + range.layers] - gradient_prefix_[range.first]) /
+        (gradient_prefix_[range.first + range.layers] - gradient_prefix_[range.first] - experts) /
         static_cast<double>(largest) * share;
     double end = start;
     // A member of a smaller group takes part in several slices, one after the other.
@@ -895,6 +1013,33 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
       }
     }
     const double turns = static_cast<double>(largest) / static_cast<double>(smallest);
+    // Of experts each part is reduced among the copies, which several groups make.
+    double alone_experts = 0;
+    const double part = experts / shared / static_cast<double>(largest) * share;
+    for (int position = 0; part > 0 && position < shared; ++position) {
+      for (std::size_t slice = 0; slice < largest; ++slice) {
+        members.clear();
+        for (const Holding* holding : range.holders) {
+          const DraftStage& stage = draft.pipelines[holding->pipeline].stages[holding->stage];
+          const auto degree = as_size(stage.expert_parallel);
+          for (std::size_t set = 0; set < stage.groups.size(); set += degree) {
+            const DraftGroup& group =
+                stage.groups[set + as_size(position) * degree / as_size(shared)];
+            members.push_back(group.devices[slice * group.devices.size() / largest]);
+          }
+        }
+        if (members.size() < 2) continue;
+        std::sort(members.begin(), members.end());
+        const Ring& used = ring(members);
+        alone_experts = std::max(alone_experts, used.latency + part * used.per_byte);
+        for (const LinkLoad& load : used.loads) {
+          double& free = link_free[load.link];
+          free = std::max(free, start) + part * load.seconds_per_byte;
+          end = std::max(end, free + used.latency);
+        }
+      }
+    }
+    alone += alone_experts;
     end = std::max(end, start + turns * alone);
     for (const Holding* holding : range.holders) {
       const std::size_t stage = base[holding->pipeline] + holding->stage;
@@ -948,6 +1093,7 @@ void DraftCosts::forget() const {
   if (loads_ > kMostLoads) {
     hops_.clear();
     rings_.clear();
+    exchanges_.clear();
     loads_ = 0;
   }
   if (class_of_.size() > kMostGroups) class_of_.clear();
@@ -980,7 +1126,9 @@ DraftCosts::View DraftCosts::view(const Draft& draft) const {
                                            static_cast<int>(s), pipeline.micro_batches,
                                            draft.virtual_stages};
       const DraftStage& stage = pipeline.stages[s];
-      if (!fits(draft, query, stage.groups, stage.chunks, own, replicas)) return view;
+      if (!fits(draft, query, stage.groups, stage.expert_parallel, stage.chunks, own, replicas)) {
+        return view;
+      }
       double gather = 0;
       if (draft.zero.shards_parameters() && count > 1) {
         std::vector<DeviceId> peers;
@@ -1008,6 +1156,11 @@ DraftCosts::View DraftCosts::view(const Draft& draft) const {
             busy[load.link] += draft.pipelines[p].micro_batches * load.seconds_per_byte;
           }
         }
+      }
+      if (stage.exchange == nullptr || stage.exchange->seconds == 0) continue;
+      for (const LinkLoad& load : stage.exchange->loads) {
+        busy[load.link] +=
+            draft.pipelines[p].micro_batches * stage.exchanges * load.seconds_per_byte;
       }
     }
   }

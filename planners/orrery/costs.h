@@ -52,6 +52,8 @@ class DraftCosts {
   /// long as the stage.
   struct Place {
     const std::vector<DraftGroup>* groups = nullptr;
+    int expert_parallel = 1;
+    double exchange = 0;  ///< Seconds of a dispatch or combine of one layer.
     models::ScheduleQuery query;
     int replicas = 1;
     bool remembered = false;  ///< Under the key, with the layers.
@@ -66,6 +68,9 @@ class DraftCosts {
 
   /// Groups of one class cost the same: the same GPU types, and links that are as fast.
   int group_class(const DraftGroup& group) const;
+  /// Stages whose groups share experts cost the same if they are of one class: their groups are,
+  /// take as many samples, and exchange tokens as fast.
+  int stage_class(const DraftStage& stage) const;
 
   int layers() const { return layers_; }
   const StageCosts& stage_costs() const { return costs_; }
@@ -90,6 +95,11 @@ class DraftCosts {
     double latency = 0;
     double per_byte = 0;  ///< Alone on the network.
   };
+  /// One dispatch or combine of a layer, of all sets of groups of a stage side by side.
+  struct Exchange {
+    double seconds = 0;
+    std::vector<LinkLoad> loads;  ///< Busy seconds of links, in place of per byte.
+  };
   /// What a micro-batch's activations take from one stage to the next.
   struct Hop {
     double seconds = 0;           ///< Alone.
@@ -97,8 +107,10 @@ class DraftCosts {
   };
   struct StageRun {
     std::vector<double> forward, backward, weights;  ///< By chunk.
-    std::vector<const Hop*> up, down;  ///< To the next chunk in order, and back from it.
-    double busy() const;               ///< Seconds of both passes of all chunks.
+    std::vector<const Hop*> up, down;    ///< To the next chunk in order, and back from it.
+    const Exchange* exchange = nullptr;  ///< Of tokens between experts, if groups share them.
+    int exchanges = 0;                   ///< How often for a micro-batch, of all chunks.
+    double busy() const;                 ///< Seconds of both passes of all chunks.
   };
   /// Seconds of hops by stage and chunk.
   struct Waits {
@@ -109,16 +121,19 @@ class DraftCosts {
     double end = 0;
   };
 
-  const PassTable& table(const DraftGroup& group, int samples, ir::Recompute recompute) const;
+  const PassTable& table(const DraftGroup& group, int samples, ir::Recompute recompute,
+                         int expert_parallel) const;
   const PartMemory& memory(int first, int layers, const DraftGroup& group, ir::Recompute recompute,
-                           const ir::Zero& zero, int replicas) const;
+                           const ir::Zero& zero, int replicas, int expert_parallel) const;
   /// `groups` hold `chunks`, which begin at the layers `firsts`, where the query says.
   bool fits(const Draft& draft, const models::ScheduleQuery& query,
-            const std::vector<DraftGroup>& groups, const std::vector<DraftChunk>& chunks,
-            const std::vector<int>& firsts, int replicas) const;
+            const std::vector<DraftGroup>& groups, int expert_parallel,
+            const std::vector<DraftChunk>& chunks, const std::vector<int>& firsts,
+            int replicas) const;
   bool fits_anew(const Draft& draft, const models::ScheduleQuery& query,
-                 const std::vector<DraftGroup>& groups, const std::vector<DraftChunk>& chunks,
-                 const std::vector<int>& firsts, int replicas) const;
+                 const std::vector<DraftGroup>& groups, int expert_parallel,
+                 const std::vector<DraftChunk>& chunks, const std::vector<int>& firsts,
+                 int replicas) const;
   StageFit fit_anew(const Draft& draft, const Place& place, int layers) const;
   Bytes kept(const Draft& draft, const models::ScheduleQuery& query,
              std::span<const Bytes> activations, std::span<const Bytes> recomputed) const;
@@ -126,6 +141,14 @@ class DraftCosts {
                                                       const models::ScheduleQuery& query) const;
   const Hop& hop(const DraftStage& from, const DraftStage& to, int layer,
                  ir::ActivationTransfer transfer) const;
+  /// Dispatches and combines of a chunk's layers in the passes of a micro-batch.
+  struct Exchanges {
+    int forward = 0;
+    int backward = 0;  ///< With those of recomputation.
+    int both() const { return forward + backward; }
+  };
+  Exchanges exchanges(const DraftChunk& chunk, int first) const;
+  const Exchange& exchange(const std::vector<DraftGroup>& groups, int expert_parallel) const;
   const Ring& ring(const std::vector<DeviceId>& devices) const;
   /// By stage.
   using Orders = std::vector<std::vector<models::StagePass>>;
@@ -151,25 +174,29 @@ class DraftCosts {
   double gather_pieces(const Draft& draft, const DraftStage& stage) const;
   void forget() const;
 
+  using Fields = std::pair<std::uint64_t, std::uint64_t>;
+
   const PlannerInput& input_;
   StageCosts costs_;
   int layers_;
   bool uniform_;  ///< All layers between the ends cost the same.
   std::vector<int> degrees_;
   std::vector<double> gradient_prefix_;  ///< Bytes.
+  std::vector<double> expert_prefix_;    ///< Of them those of experts.
+  std::vector<int> moe_prefix_;          ///< Layers with experts.
   mutable std::unordered_map<std::vector<DeviceId>, int, NumbersHash> class_of_;
   mutable std::map<std::vector<double>, int> classes_;
   mutable std::unordered_map<std::uint64_t, PassTable> tables_;
-  mutable std::unordered_map<std::uint64_t, double> optimizer_;
+  mutable std::unordered_map<Fields, double, NumbersHash> optimizer_;
   mutable std::unordered_map<std::vector<std::int32_t>, Hop, NumbersHash> hops_;
   mutable std::unordered_map<std::vector<DeviceId>, Ring, NumbersHash> rings_;
-  using Fields = std::pair<std::uint64_t, std::uint64_t>;
+  mutable std::unordered_map<std::vector<std::int32_t>, Exchange, NumbersHash> exchanges_;
   mutable RecentAnswers<Fields, StageFit, NumbersHash> fits_;
   mutable RecentAnswers<Fields, bool, NumbersHash> in_memory_;
   mutable RecentAnswers<std::vector<double>, Ends, NumbersHash> ends_;
   mutable RecentAnswers<Fields, PartMemory, NumbersHash> parts_;
   mutable RecentAnswers<Fields, Orders, NumbersHash> passes_;
-  mutable std::size_t loads_ = 0;  ///< Of hops_ and rings_.
+  mutable std::size_t loads_ = 0;  ///< Of hops_, rings_ and exchanges_.
   mutable std::vector<std::int32_t> scratch_;
   mutable std::vector<double> link_scratch_;
   mutable std::map<std::tuple<int, int, int, int, int>, std::vector<std::vector<int>>> in_flight_;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "models/ir/names.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
@@ -26,8 +27,8 @@ std::vector<ir::Group> plan_groups(const DraftStage& stage, const PlannerInput& 
 
 /// Appends the segments of a chunk, one for each way to recompute.
 void append_segments(const DraftChunk& chunk, int first, int virtual_stage, const ir::Zero& zero,
-                     const std::vector<ir::Group>& groups, const PlannerInput& input,
-                     ir::Stage& stage) {
+                     const std::vector<ir::Group>& groups, int expert_parallel,
+                     const PlannerInput& input, ir::Stage& stage) {
   for (const auto& [layers, recompute] : chunk.parts()) {
     if (layers == 0) continue;
     ir::Segment segment = segment_of_layers(input.workload, first, layers);
@@ -35,6 +36,7 @@ void append_segments(const DraftChunk& chunk, int first, int virtual_stage, cons
     segment.groups = groups;
     segment.recompute = recompute;
     segment.zero = zero;
+    segment.expert_parallel = expert_parallel;
     stage.segments.push_back(std::move(segment));
     first += layers;
   }
@@ -45,7 +47,8 @@ std::optional<std::vector<DraftChunk>> chunks_of(const ir::Stage& stage, const i
                                                  const models::Workload& workload) {
   std::vector<DraftChunk> chunks(static_cast<std::size_t>(plan.virtual_stages), DraftChunk{0});
   for (const ir::Segment& segment : stage.segments) {
-    if (segment.groups != stage.segments.front().groups || segment.expert_parallel != 1) {
+    if (segment.groups != stage.segments.front().groups ||
+        segment.expert_parallel != stage.segments.front().expert_parallel) {
       return std::nullopt;
     }
     const int layers = std::min(segment.last_block, workload.last_layer()).value -
@@ -76,6 +79,19 @@ bool has_gathers(const Draft& draft) {
   return draft.overlap && draft.zero.shards_optimizer() && !draft.zero.shards_parameters();
 }
 
+bool shares_experts(const DraftStage& stage, int degree, const models::Workload& workload) {
+  if (degree == 1) return true;
+  const std::size_t size = as_size(degree);
+  if (degree < 1 || workload.shape.experts % degree != 0 || stage.groups.size() % size != 0) {
+    return false;
+  }
+  for (std::size_t g = 0; g < stage.groups.size(); ++g) {
+    const DraftGroup &first = stage.groups[g - g % size], &own = stage.groups[g];
+    if (own.degree() != first.degree() || own.samples != first.samples) return false;
+  }
+  return workload.shape.experts > 0;
+}
+
 int DraftStage::layers() const {
   int sum = 0;
   for (const DraftChunk& chunk : chunks) sum += chunk.layers;
@@ -100,8 +116,8 @@ ir::Plan plan_of(const Draft& draft, const PlannerInput& input) {
       for (std::size_t s = 0; s < chain.stages.size(); ++s) {
         const DraftStage& stage = chain.stages[s];
         const DraftChunk& chunk = stage.chunks[static_cast<std::size_t>(c)];
-        append_segments(chunk, first, c, draft.zero, plan_groups(stage, input), input,
-                        pipeline.stages[s]);
+        append_segments(chunk, first, c, draft.zero, plan_groups(stage, input),
+                        stage.expert_parallel, input, pipeline.stages[s]);
         first += chunk.layers;
       }
     }
@@ -137,6 +153,11 @@ std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input) {
       for (const ir::Group& group : stage.segments.front().groups) {
         if (!plain_group(group)) return std::nullopt;
         made.groups.push_back({group.devices, group.samples});
+      }
+      made.expert_parallel = stage.segments.front().expert_parallel;
+      if (!shares_experts(made, made.expert_parallel, input.workload) ||
+          (made.expert_parallel > 1 && draft.zero.shards_parameters())) {
+        return std::nullopt;
       }
     }
   }
@@ -190,6 +211,13 @@ std::string differences(const Draft& before, const Draft& after) {
       }
     }
     return fmt::format("TP {}", fmt::join(degrees, ", "));
+  });
+  compare([](const Draft& d) {
+    std::set<int> degrees;
+    for (const DraftPipeline& pipeline : d.pipelines) {
+      for (const DraftStage& stage : pipeline.stages) degrees.insert(stage.expert_parallel);
+    }
+    return fmt::format("EP {}", fmt::join(degrees, ", "));
   });
   compare([&](const Draft& d) {
     return "micro-batches of " +

@@ -39,6 +39,9 @@ struct DraftChunk {
 struct DraftStage {
   std::vector<DraftGroup> groups;
   std::vector<DraftChunk> chunks;
+  /// So many consecutive groups hold one copy of the experts together: groups of as many devices
+  /// and samples, so that the simulator has them meet at each dispatch and combine.
+  int expert_parallel = 1;
   int layers() const;
   auto operator<=>(const DraftStage&) const = default;
 };
@@ -72,9 +75,14 @@ bool gathers_in_passes(const Draft& draft);
 /// The plan, unsigned.
 ir::Plan plan_of(const Draft& draft, const PlannerInput& input);
 
-/// None of what a draft cannot say: redundancy, reroutes, expert parallelism, sequence parallelism
-/// other than Megatron's, stages without a layer, groups or ZeRO settings that change from segment
-/// to segment, uneven shards.
+/// Whether groups can hold the experts of a stage together: they divide the experts of the model,
+/// and have as many devices and samples. True for a degree of 1.
+bool shares_experts(const DraftStage& stage, int degree, const models::Workload& workload);
+
+/// None of what a draft cannot say: redundancy, reroutes, experts that groups share which differ or
+/// whose parameters ZeRO-3 divides further, sequence parallelism other than Megatron's, stages
+/// without a layer, groups, experts or ZeRO settings that change from segment to segment, uneven
+/// shards.
 std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input);
 
 /// What the second does otherwise, in words: "8 stages instead of 5, ZeRO-1 instead of ZeRO-0".

@@ -68,7 +68,8 @@ ir::EnumNames<MoveKind> enum_names(MoveKind) {
           {MoveKind::groups, "groups"},     {MoveKind::pipelines, "pipelines"},
           {MoveKind::order, "order"},       {MoveKind::placement, "placement"},
           {MoveKind::idle, "idle"},         {MoveKind::zero, "zero"},
-          {MoveKind::schedule, "schedule"}, {MoveKind::transfer, "transfer"}};
+          {MoveKind::schedule, "schedule"}, {MoveKind::transfer, "transfer"},
+          {MoveKind::experts, "experts"}};
 }
 
 bool DraftMoves::allowed_degree(int degree) const {
@@ -119,7 +120,21 @@ DraftMoves::Pipelines DraftMoves::scope(const Draft& draft, std::size_t pipeline
   return found;
 }
 
+/// What other moves did to groups may leave fewer that can share experts.
+void DraftMoves::keep_experts(Draft& draft) const {
+  if (!limits_.experts) return;
+  for (DraftPipeline& pipeline : draft.pipelines) {
+    for (DraftStage& stage : pipeline.stages) {
+      if (draft.zero.shards_parameters()) stage.expert_parallel = 1;
+      while (!shares_experts(stage, stage.expert_parallel, input_.workload)) {
+        --stage.expert_parallel;
+      }
+    }
+  }
+}
+
 bool DraftMoves::settle(Draft& draft) const {
+  keep_experts(draft);
   for (const DraftPipeline& pipeline : draft.pipelines) {
     if (!allowed_samples(pipeline, input_.job)) return false;
   }
@@ -128,6 +143,7 @@ bool DraftMoves::settle(Draft& draft) const {
 }
 
 bool DraftMoves::settle(Draft& draft, const Draft& before) const {
+  keep_experts(draft);
   const bool alike = draft.zero == before.zero && draft.schedule == before.schedule &&
                      draft.virtual_stages == before.virtual_stages;
   if (!alike) return settle(draft);
@@ -185,6 +201,9 @@ bool DraftMoves::apply(MoveKind kind, Draft& draft, const DraftCosts::View& view
       return change_schedule(draft, rng) && settle(draft, before);
     case MoveKind::transfer:
       return change_transfer(draft, rng);
+    case MoveKind::experts:
+      return limits_.experts && !draft.zero.shards_parameters() &&
+             change_experts(draft, scope(draft, pipeline, rng), rng) && settle(draft, before);
   }
   return false;
 }
@@ -315,6 +334,7 @@ bool DraftMoves::merge_groups(DraftPipeline& pipeline, std::size_t stage) const 
     if (!group) return false;
     group->samples = pipeline.micro_batch_size;
     own.groups = {*group};
+    own.expert_parallel = 1;
     return true;
   }
   if (own.groups.size() != 1 || stage + 1 >= pipeline.stages.size()) return false;
@@ -647,6 +667,90 @@ bool DraftMoves::change_schedule(Draft& draft, Rng& rng) const {
     for (DraftStage& stage : pipeline.stages) stage.chunks.assign(as_size(chunks), {});
   }
   return true;
+}
+
+/// Pipelines side by side become one whose stages have as many groups, which share the experts
+/// where they can. The others go.
+bool DraftMoves::join_experts(Draft& draft, const Pipelines& pipelines, int count) const {
+  if (pipelines.size() < as_size(count)) return false;
+  std::vector<char> gone(draft.pipelines.size(), 0);
+  for (std::size_t i = 0; i + as_size(count) <= pipelines.size(); i += as_size(count)) {
+    DraftPipeline& into = draft.pipelines[pipelines[i]];
+    for (int other = 1; other < count; ++other) {
+      const std::size_t from = pipelines[i + as_size(other)];
+      const DraftPipeline& added = draft.pipelines[from];
+      if (added.stages.size() != into.stages.size()) return false;
+      for (std::size_t s = 0; s < into.stages.size(); ++s) {
+        const std::vector<DraftGroup>& groups = added.stages[s].groups;
+        into.stages[s].groups.insert(into.stages[s].groups.end(), groups.begin(), groups.end());
+      }
+      into.micro_batch_size += added.micro_batch_size;
+      gone[from] = 1;
+    }
+    for (DraftStage& stage : into.stages) {
+      const int most = stage.expert_parallel * count;
+      stage.expert_parallel = shares_experts(stage, most, input_.workload) ? most : count;
+    }
+  }
+  std::size_t kept = 0;
+  for (std::size_t p = 0; p < draft.pipelines.size(); ++p) {
+    if (gone[p] == 0) std::swap(draft.pipelines[kept++], draft.pipelines[p]);
+  }
+  draft.pipelines.resize(kept);
+  return true;
+}
+
+/// A tensor-parallel group becomes so many that share the experts.
+bool DraftMoves::split_experts(DraftPipeline& pipeline, std::size_t stage, int count) const {
+  DraftStage& own = pipeline.stages[stage];
+  if (own.groups.size() != 1 || own.groups[0].degree() % count != 0) return false;
+  const int degree = own.groups[0].degree() / count;
+  if (!allowed_degree(degree)) return false;
+  if (pipeline.micro_batch_size % count != 0) {
+    const int samples = pipeline.samples();
+    pipeline.micro_batch_size *= count;
+    pipeline.micro_batches = std::max(1, samples / pipeline.micro_batch_size);
+    for (DraftStage& other : pipeline.stages) {
+      for (DraftGroup& group : other.groups) group.samples *= count;
+    }
+  }
+  const DraftGroup whole = own.groups[0];
+  own.groups.clear();
+  for (int g = 0; g < count; ++g) {
+    const auto first = whole.devices.begin() + static_cast<long>(g) * degree;
+    own.groups.push_back({{first, first + degree}, pipeline.micro_batch_size / count});
+  }
+  own.expert_parallel = count;
+  return true;
+}
+
+/// Another degree for the groups that are there; pipelines side by side as groups of one; or a
+/// tensor-parallel group in parts, in one stage or in all of its degree.
+bool DraftMoves::change_experts(Draft& draft, const Pipelines& pipelines, Rng& rng) const {
+  const int how = static_cast<int>(rng.integer(0, 2));
+  const std::size_t stage = any_of_count(draft.pipelines[pipelines.front()].stages.size(), rng);
+  const bool every = rng.bernoulli(0.6);
+  const int count = 1 << rng.integer(1, 3);
+  if (how == 1) return join_experts(draft, pipelines, count);
+  const DraftStage model = draft.pipelines[pipelines.front()].stages[stage];
+  const std::vector<std::int64_t> degrees =
+      divisors(static_cast<std::int64_t>(model.groups.size()));
+  const int degree = static_cast<int>(any_of(degrees, rng));
+  bool any = false;
+  for (const std::size_t p : pipelines) {
+    DraftPipeline& pipeline = draft.pipelines[p];
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      if (!every && s != stage) continue;
+      DraftStage& own = pipeline.stages[s];
+      if (how == 2) {
+        any = split_experts(pipeline, s, count) || any;
+      } else if (own.expert_parallel != degree && shares_experts(own, degree, input_.workload)) {
+        own.expert_parallel = degree;
+        any = true;
+      }
+    }
+  }
+  return any;
 }
 
 bool DraftMoves::change_transfer(Draft& draft, Rng& rng) const {

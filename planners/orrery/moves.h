@@ -25,9 +25,10 @@ enum class MoveKind {
   zero,       ///< Stage of ZeRO.
   schedule,   ///< And virtual stages.
   transfer,   ///< How activations cross between groups; overlap of gradients.
+  experts,    ///< Which groups of a stage hold the experts of its layers together.
 };
 ir::EnumNames<MoveKind> enum_names(MoveKind);
-inline constexpr int kMoveKinds = 10;
+inline constexpr int kMoveKinds = 11;
 
 /// Of the two ways in which drafts send activations between groups, the one that it is not.
 ir::ActivationTransfer other_transfer(ir::ActivationTransfer transfer);
@@ -41,6 +42,7 @@ struct MoveLimits {
   bool chunks = true;        ///< Schedules of several chunks a stage.
   bool uniform = false;      ///< One tensor-parallel degree and micro-batch size, equal pipelines.
   bool mixed_stages = true;  ///< Several groups in a stage.
+  bool experts = false;      ///< Of one stage that share the experts of its layers.
   std::vector<char> without = std::vector<char>(kMoveKinds, 0);  ///< By kind: ablations.
 };
 
@@ -59,6 +61,8 @@ class DraftMoves {
   bool settle(Draft& draft) const;
   /// The same for what differs from a draft before: pipelines that it had keep their layers.
   bool settle(Draft& draft, const Draft& before) const;
+
+  const MoveLimits& limits() const { return limits_; }
 
  private:
   using Pipelines = std::vector<std::size_t>;
@@ -81,6 +85,10 @@ class DraftMoves {
   bool change_zero(Draft& draft, Rng& rng) const;
   bool change_schedule(Draft& draft, Rng& rng) const;
   bool change_transfer(Draft& draft, Rng& rng) const;
+  bool change_experts(Draft& draft, const Pipelines& pipelines, Rng& rng) const;
+  bool join_experts(Draft& draft, const Pipelines& pipelines, int count) const;
+  bool split_experts(DraftPipeline& pipeline, std::size_t stage, int count) const;
+  void keep_experts(Draft& draft) const;
 
   bool allowed_degree(int degree) const;
   bool one_vendor(const std::vector<DeviceId>& devices) const;

@@ -74,6 +74,17 @@ constexpr std::size_t kMostForQuick = 96;
 /// simulated.
 constexpr std::size_t kMostForGathers = 960;
 
+bool shares_experts(const ir::Plan& plan) {
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        if (segment.expert_parallel > 1) return true;
+      }
+    }
+  }
+  return false;
+}
+
 /// Dollars or joules.
 double per_second(OrreryObjective objective, const models::GpuType& gpu) {
   const auto value = [](const auto& known) { return known ? known->value : kNever; };
@@ -81,7 +92,7 @@ double per_second(OrreryObjective objective, const models::GpuType& gpu) {
 }
 
 /// How likely each kind of move is at first: what changes structure more than what tunes.
-constexpr double kFirstWeights[kMoveKinds] = {3, 2, 3, 3, 2, 1.5, 1, 1, 1.5, 1};
+constexpr double kFirstWeights[kMoveKinds] = {3, 2, 3, 3, 2, 1.5, 1, 1, 1.5, 1, 1.5};
 
 }  // namespace
 
@@ -109,7 +120,7 @@ ir::EnumNames<OrreryWithout> enum_names(OrreryWithout) {
           {OrreryWithout::pipelines, "pipelines"}, {OrreryWithout::order, "order"},
           {OrreryWithout::placement, "placement"}, {OrreryWithout::idle, "idle"},
           {OrreryWithout::zero, "zero"},           {OrreryWithout::schedule, "schedule"},
-          {OrreryWithout::transfer, "transfer"}};
+          {OrreryWithout::transfer, "transfer"},   {OrreryWithout::experts, "experts"}};
 }
 
 void describe(config::Visitor& v, OrrerySettings& s) {
@@ -127,8 +138,9 @@ void describe(config::Visitor& v, OrrerySettings& s) {
   v.optional("allowed", s.allowed,
              "everything: all that the job allows, gradients synchronized during the backward "
              "pass, also in pieces of one size, and parameters gathered during the next forward "
-             "pass (on up to 960 devices); as_others: what plans of other planners of the catalog "
-             "have, so without pieces, without such gathers and with one chunk in each stage.");
+             "pass (on up to 960 devices), and groups of a stage that share experts; as_others: "
+             "what plans of other planners of the catalog have, so without pieces, without such "
+             "gathers, without shared experts and with one chunk in each stage.");
   v.optional(
       "target", s.target,
       "For whom the plan must be executable. megatron: one tensor-parallel degree, pipelines "
@@ -143,7 +155,8 @@ void describe(config::Visitor& v, OrrerySettings& s) {
              "frontier: the search is shared by time, dollars and energy, as far as all GPUs have "
              "prices and watts; the fastest plan is returned, and --explain shows all that no "
              "other beats in all of them.");
-  v.optional("without", s.without, "A kind of move to leave out: for ablations.");
+  v.optional("without", s.without,
+             "A kind of move to leave out: for ablations; with experts no groups share any.");
   v.between("budget", s.budget, std::int64_t{0}, std::int64_t{100'000'000});
 }
 
@@ -163,8 +176,15 @@ OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& sett
   limits_.uniform =
       settings.target == OrreryTarget::megatron || settings.target == OrreryTarget::flagscale;
   limits_.mixed_stages = !limits_.uniform;
+  limits_.experts = limits_.mixed_stages && input.workload.shape.experts > 0 &&
+                    settings.allowed == OrreryAllowed::everything &&
+                    settings.without != OrreryWithout::experts;
   if (settings.without != OrreryWithout::nothing) {
     weight_[static_cast<int>(settings.without) - 1] = 0;
+  }
+  if (!limits_.experts) {
+    kinds_ = static_cast<int>(MoveKind::experts);
+    weight_.resize(as_size(kinds_));
   }
   report_.work_unit = "simulations";
 }
@@ -222,6 +242,7 @@ bool OrrerySearch::admissible(const ir::Plan& plan) {
   if (!models::validate(plan, input_.cluster, input_.workload, input_.job).empty()) return false;
   if (!models::find_unsupported(plan).empty()) return false;
   const ir::Communication& communication = plan.communication;
+  if (!limits_.experts && shares_experts(plan)) return false;
   if (settings_.allowed == OrreryAllowed::as_others &&
       (communication.parameter_overlap || communication.bucket.value > 0 ||
        plan.virtual_stages > 1)) {
@@ -458,7 +479,7 @@ std::optional<OrrerySearch::Child> OrrerySearch::walk(int parent, int steps, dou
         heat * here.predicted * (1 - static_cast<double>(step) / static_cast<double>(steps));
     double drawn = rng_.uniform() * total;
     int kind = 0;
-    while (kind + 1 < kMoveKinds && drawn >= weight_[kind]) drawn -= weight_[kind++];
+    while (kind + 1 < kinds_ && drawn >= weight_[kind]) drawn -= weight_[kind++];
     Child next;
     next.draft = here.draft;
     ++priced_;
@@ -659,7 +680,7 @@ std::vector<NextStep> OrrerySearch::next_steps(const Judged& best) const {
   if (!best.draft || best.preview == kNever) return steps;
   const int tries = std::max(4, static_cast<int>(kNextTries * priced_for_one(input_)));
   const double ratio = best.seconds / best.preview;
-  for (int kind = 0; kind < kMoveKinds; ++kind) {
+  for (int kind = 0; kind < kinds_; ++kind) {
     Rng rng = Rng(input_.seed).fork(as_size(kind) + 1);
     std::optional<NextStep> cheapest;
     for (int i = 0; i < tries && !canceled(input_); ++i) {

@@ -45,7 +45,8 @@ enum class OrreryWithout {
   idle,
   zero,
   schedule,
-  transfer
+  transfer,
+  experts
 };
 ir::EnumNames<OrreryWithout> enum_names(OrreryWithout);
 
@@ -179,6 +180,7 @@ class OrrerySearch {
   std::map<double, int> seen_price_;    ///< Judged drafts by their price.
   std::map<std::uint64_t, int> tries_;  ///< And by their structure.
   std::vector<double> weight_;          ///< By kind of move.
+  int kinds_ = kMoveKinds;              ///< Of moves: the last may be of no use.
   std::map<std::pair<ir::ScheduleKind, bool>, double> correction_;  ///< By schedule and overlap.
   std::int64_t priced_ = 0;
   std::int64_t borrowed_ = 0;    ///< Simulations of planners that gave seeds.

@@ -15,6 +15,8 @@ namespace {
 
 /// GPU types beyond which not all ways to form sets of them are tried.
 constexpr std::size_t kMostSplitTypes = 4;
+/// Groups of a stage that share experts.
+constexpr int kMostSharing = 8;
 /// Combinations of a set of types that are kept for each size of micro-batches.
 constexpr std::size_t kKeptOfSet = 5;
 /// Combinations of sets whose whole draft is priced: at most, and at least; of larger clusters
@@ -33,8 +35,9 @@ struct SetChoice {
   int pipelines = 1;
   bool compact = true;  ///< A pipeline takes neighbors; else every so many-th unit.
   int micro_batch_size = 1;
-  double rate = 0;  ///< Samples per second.
-  double fill = 0;  ///< Seconds.
+  int expert_parallel = 1;  ///< Groups of each stage, which share experts.
+  double rate = 0;          ///< Samples per second.
+  double fill = 0;          ///< Seconds.
 };
 
 class SeedSearch {
@@ -89,8 +92,9 @@ class SeedSearch {
     Units units;
     bool alike = true;  ///< All of one class.
   };
-  const UnitsOfType& units_of(int type, int degree) {
-    const auto [place, added] = units_.try_emplace({type, degree});
+  /// Of `degree` devices each; consecutive ones are a unit if stages have several groups.
+  const UnitsOfType& units_of(int type, int degree, int groups) {
+    const auto [place, added] = units_.try_emplace({type, degree, groups});
     UnitsOfType& made = place->second;
     if (!added) return made;
     std::set<int> classes;
@@ -100,6 +104,19 @@ class SeedSearch {
                                 devices.begin() + static_cast<long>(i) + degree);
         classes.insert(costs_.group_class({made.units.back(), 1}));
       }
+    }
+    if (groups > 1) {
+      Units joined;
+      for (std::size_t u = 0; u + as_size(groups) <= made.units.size(); u += as_size(groups)) {
+        joined.emplace_back();
+        for (int g = 0; g < groups; ++g) {
+          const std::vector<DeviceId>& own = made.units[u + as_size(g)];
+          joined.back().insert(joined.back().end(), own.begin(), own.end());
+        }
+      }
+      made.units = std::move(joined);
+      made.alike = false;  // Where nodes end in a unit is not looked at.
+      return made;
     }
     made.alike = classes.size() <= 1;
     return made;
@@ -127,7 +144,13 @@ class SeedSearch {
   DraftStage stage_of(const std::vector<DeviceId>& unit, const SetChoice& choice,
                       const Draft& draft) const {
     DraftStage stage;
-    stage.groups = {{unit, choice.micro_batch_size}};
+    const std::size_t groups = as_size(choice.expert_parallel), each = unit.size() / groups;
+    for (std::size_t g = 0; g < groups; ++g) {
+      const auto first = unit.begin() + static_cast<long>(g * each);
+      stage.groups.push_back({{first, first + static_cast<long>(each)},
+                              choice.micro_batch_size / choice.expert_parallel});
+    }
+    stage.expert_parallel = choice.expert_parallel;
     stage.chunks.assign(as_size(draft.virtual_stages), {});
     return stage;
   }
@@ -145,7 +168,8 @@ class SeedSearch {
   void append(const SetChoice& choice, int pipelines, Draft& draft) {
     std::vector<DraftPipeline> chains(as_size(choice.pipelines));
     for (std::size_t t = 0; t < choice.types.size(); ++t) {
-      const Units& units = units_of(choice.types[t], choice.degrees[t]).units;
+      const Units& units =
+          units_of(choice.types[t], choice.degrees[t], choice.expert_parallel).units;
       const std::vector<int> shares = even_shares(static_cast<int>(units.size()), choice.pipelines);
       for (std::size_t u = 0; u < units.size(); ++u) {
         // Of unequal shares the larger ones of one type meet the smaller ones of the next.
@@ -171,7 +195,7 @@ class SeedSearch {
     bool alike = true;
     int longest = 0;
     for (std::size_t t = 0; t < choice.types.size(); ++t) {
-      const UnitsOfType& of = units_of(choice.types[t], choice.degrees[t]);
+      const UnitsOfType& of = units_of(choice.types[t], choice.degrees[t], choice.expert_parallel);
       const int units = static_cast<int>(of.units.size());
       shares.push_back(even_shares(units, count));
       longest += units / count;
@@ -186,7 +210,8 @@ class SeedSearch {
     for (auto first = firsts.begin(); first != firsts.end(); ++first) {
       DraftPipeline chain;
       for (std::size_t t = 0; t < choice.types.size(); ++t) {
-        const Units& units = units_of(choice.types[t], choice.degrees[t]).units;
+        const Units& units =
+            units_of(choice.types[t], choice.degrees[t], choice.expert_parallel).units;
         const int place = t % 2 == 1 ? count - 1 - *first : *first;
         const int each = static_cast<int>(units.size()) / count;
         const int larger = static_cast<int>(units.size()) % count;
@@ -219,12 +244,23 @@ class SeedSearch {
     return !kinds.empty() && std::isfinite(choice.rate);
   }
 
+  /// Numbers of groups that may share experts: 1, and powers of two where they are allowed.
+  std::vector<int> expert_degrees(const Draft& base) const {
+    std::vector<int> degrees = {1};
+    if (!moves_.limits().experts || base.zero.shards_parameters()) return degrees;
+    for (int degree = 2; degree <= kMostSharing; degree *= 2) {
+      if (input_.workload.shape.experts % degree == 0) degrees.push_back(degree);
+    }
+    return degrees;
+  }
+
   /// The best few choices for a set of types.
   const std::vector<SetChoice>& choices(const Draft& base, const std::vector<int>& types,
-                                        int micro_batch_size) {
-    auto& kept = choices_[{base.zero.stage, micro_batch_size, types}];
+                                        int group_samples) {
+    auto& kept = choices_[{base.zero.stage, group_samples, types}];
     if (!kept.empty()) return kept;
     std::vector<SetChoice> all;
+    int shared = 1;  // Groups that share experts.
     // Types with much memory first: early stages hold more activations.
     std::vector<int> order = types;
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
@@ -234,7 +270,9 @@ class SeedSearch {
     const auto visit = [&](const auto& self, std::size_t t) -> void {
       if (t < order.size()) {
         for (const int degree : costs_.degrees()) {
-          if (units_of(order[t], degree).units.empty() || !is_power_of_two(degree)) continue;
+          if (units_of(order[t], degree, shared).units.empty() || !is_power_of_two(degree)) {
+            continue;
+          }
           degrees[t] = degree;
           self(self, t + 1);
         }
@@ -242,8 +280,9 @@ class SeedSearch {
       }
       std::vector<int> counts;
       for (std::size_t i = 0; i < order.size(); ++i) {
-        counts.push_back(static_cast<int>(units_of(order[i], degrees[i]).units.size()));
+        counts.push_back(static_cast<int>(units_of(order[i], degrees[i], shared).units.size()));
       }
+      const int micro_batch_size = shared * group_samples;
       const int least = *std::max_element(counts.begin(), counts.end());
       std::set<int> tried;
       for (int depth = 1; depth <= least; depth = depth < 4 ? depth + 1 : depth * 5 / 4) {
@@ -254,7 +293,7 @@ class SeedSearch {
         }
         for (const bool reverse : {false, true}) {
           if (reverse && order.size() == 1) continue;
-          SetChoice choice{order, degrees, pipelines, true, micro_batch_size, 0, 0};
+          SetChoice choice{order, degrees, pipelines, true, micro_batch_size, shared, 0, 0};
           if (reverse) {
             std::reverse(choice.types.begin(), choice.types.end());
             std::reverse(choice.degrees.begin(), choice.degrees.end());
@@ -263,7 +302,10 @@ class SeedSearch {
         }
       }
     };
-    visit(visit, 0);
+    for (const int degree : expert_degrees(base)) {
+      shared = degree;
+      visit(visit, 0);
+    }
     const double samples = static_cast<double>(input_.job.global_batch);
     // A set does its share of the batch: what it would do of all is in proportion to the rate.
     const auto time = [&](const SetChoice& c) { return samples / c.rate + c.fill; };
@@ -272,12 +314,14 @@ class SeedSearch {
     // Also by degree: the best of each, so that networks may decide.
     std::map<std::vector<int>, int> of_degrees;
     for (const SetChoice& choice : all) {
-      const int seen = of_degrees[choice.degrees]++;
+      std::vector<int> kind = choice.degrees;
+      kind.push_back(choice.expert_parallel);
+      const int seen = of_degrees[kind]++;
       if (kept.size() < kKeptOfSet ? seen < 3 : seen < 1 && kept.size() < 3 * kKeptOfSet) {
         kept.push_back(choice);
       }
     }
-    if (kept.empty()) kept.push_back({types, {}, 0, true, micro_batch_size, 0, 0});
+    if (kept.empty()) kept.push_back({types, {}, 0, true, group_samples, 1, 0, 0});
     return kept;
   }
 
@@ -370,7 +414,7 @@ class SeedSearch {
   std::int64_t& examined_;
   std::map<int, std::map<NodeId, std::vector<DeviceId>>> by_node_;
   std::vector<int> types_;
-  std::map<std::pair<int, int>, UnitsOfType> units_;  ///< By type and degree.
+  std::map<std::tuple<int, int, int>, UnitsOfType> units_;  ///< By type, degree and groups.
   std::map<std::tuple<int, int, std::vector<int>>, std::vector<SetChoice>> choices_;
   std::vector<SeedDraft> found_;
 };

@@ -6,30 +6,34 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <variant>
 
 #include "models/check/trainer.h"
+#include "models/check/validate.h"
 #include "models/cost/mfu.h"
+#include "models/cost/pricer.h"
+#include "models/lower/lower.h"
 #include "models/reshard/reshard_plan.h"
 #include "planners/orrery/bound.h"
 #include "planners/orrery/costs.h"
 #include "planners/orrery/draft.h"
 #include "sim/flow/fork.h"
 #include "sim/iteration/evaluator.h"
+#include "sim/iteration/iteration.h"
 #include "tests/planners/family.h"
 
 namespace orrery::planners::orrery_test {
 namespace {
 
-/// Runs `work` on a problem of the family with the simulator as its judge, in a process of its own:
-/// a process has one simulator.
-std::string simulated(std::uint64_t number, const std::function<void(models::Job&)>& change,
+/// Runs `work` on a problem with the simulator as its judge, in a process of its own: a process has
+/// one simulator.
+std::string simulated(const std::function<std::unique_ptr<World>()>& make,
                       const std::function<std::string(const PlannerInput&)>& work) {
   const sim::ForkResult result = sim::run_forked([&] {
-    const auto world = tiny_world(number);
-    change(world->job);
+    const auto world = make();
     sim::IterationSimulator simulator(world->cluster, world->topology, false);
     const sim::SimulatorEvaluator evaluator(simulator, world->workload, world->job, world->profile);
     const PlannerInput own = world->input();
@@ -40,6 +44,40 @@ std::string simulated(std::uint64_t number, const std::function<void(models::Job
   });
   if (const auto* failure = std::get_if<sim::ChildFailure>(&result)) return failure->message;
   return std::get<std::string>(result);
+}
+
+/// On a problem of the family.
+std::string simulated(std::uint64_t number, const std::function<void(models::Job&)>& change,
+                      const std::function<std::string(const PlannerInput&)>& work) {
+  return simulated(
+      [&] {
+        auto world = tiny_world(number);
+        change(world->job);
+        return world;
+      },
+      work);
+}
+
+ir::ModelShape moe_model(int layers, int experts, int ffn) {
+  ir::ModelShape shape = small_model(layers);
+  shape.vocabulary = 8000;
+  shape.ffn = ffn;
+  shape.experts = experts;
+  shape.top_k = 2;
+  return shape;
+}
+
+/// Most groups of a stage that share experts.
+int most_shared(const ir::Plan& plan) {
+  int most = 1;
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        most = std::max(most, segment.expert_parallel);
+      }
+    }
+  }
+  return most;
 }
 
 void everything(models::Job& job) {
@@ -135,6 +173,143 @@ TEST(Orrery, ItsBoundIsBelowEverySimulatedPlan) {
   EXPECT_GE(judged, 55);
 }
 
+/// Plans of the planner itself with and without shared experts.
+TEST(Orrery, ItsBoundIsBelowEverySimulatedPlanWithExperts) {
+  int judged = 0, shared = 0;
+  for (std::uint64_t number = 0; number < 24; ++number) {
+    const auto make = [&] {
+      const auto like = tiny_world(number);
+      ir::ModelShape shape = moe_model(2 + static_cast<int>(number % 3), 8, 4096);
+      shape.top_k = 1 + static_cast<int>(number % 2);
+      auto world = std::make_unique<World>(like->cluster, shape, 8, 512);
+      everything(world->job);
+      return world;
+    };
+    const std::string found = simulated(make, [&](const PlannerInput& input) -> std::string {
+      const LowerBound bound = lower_bound(input, StageCosts(input));
+      std::string broken;
+      int plans = 0, with_experts = 0;
+      for (const char* without : {"nothing", "experts", "pipelines"}) {
+        const PlannerResult result = run_planner(
+            "orrery", input, {{"budget", "60"}, {"seeds", "own"}, {"without", without}});
+        const double seconds = seconds_of(result, input);
+        if (seconds == kNever) continue;
+        ++plans;
+        with_experts += most_shared(*plan_of(result)) > 1 ? 1 : 0;
+        if (seconds < bound.seconds.value) {
+          broken += fmt::format("{} s, bound {} s ({})", seconds, bound.seconds.value, bound.what);
+        }
+      }
+      return broken.empty() ? fmt::format("{} {}", plans, with_experts) : "broken " + broken;
+    });
+    std::istringstream numbers(found);
+    int plans = -1, with_experts = -1;
+    numbers >> plans >> with_experts;
+    ASSERT_GE(plans, 0) << "problem " << number << ": " << found;
+    judged += plans;
+    shared += with_experts;
+  }
+  EXPECT_GE(judged, 40);
+  EXPECT_GE(shared, 10);
+}
+
+/// Every plan of equal pipelines and stages on four alike GPUs, simulated.
+TEST(Orrery, IsWithinAPercentOfBruteForceWithExperts) {
+  int shared = 0;
+  for (const auto& [between, most_tensor_parallel] :
+       {std::pair{0.5, 0}, std::pair{12.0, 0}, std::pair{2.0, 1}, std::pair{12.0, 1}}) {
+    const auto make = [&] {
+      ir::ModelShape shape = moe_model(2, 4, 8192);
+      shape.top_k = 1;
+      auto world = std::make_unique<World>(make_cluster({{"X", 100, 40, 2, 100, 2}}, between),
+                                           shape, 8, 512);
+      world->job.allowed.max_tensor_parallel = most_tensor_parallel;
+      return world;
+    };
+    const std::string found = simulated(make, [&](const PlannerInput& input) -> std::string {
+      double best = kNever;
+      int simulated = 0, best_degree = 0;
+      const auto judge = [&](const Draft& draft, int degree) {
+        const ir::Plan plan = plan_of(draft, input);
+        if (!models::validate(plan, input.cluster, input.workload, input.job).empty()) return;
+        const models::Evaluation made = input.evaluator.evaluate(plan);
+        ++simulated;
+        if (!made.memory.fits() || made.iteration_time.value >= best) return;
+        best = made.iteration_time.value;
+        best_degree = degree;
+      };
+      for (const int pipelines : {1, 2, 4}) {
+        for (const int stages : {1, 2}) {
+          for (const int groups : {1, 2, 4}) {
+            const int degree = 4 / pipelines / stages / groups;
+            if (pipelines * stages * groups * degree != 4) continue;
+            for (int shares = 1; shares <= groups; shares *= 2) {
+              for (int size = groups; size * pipelines <= 8; size *= 2) {
+                for (const bool across : {false, true}) {
+                  Draft draft;
+                  int next = 0;
+                  for (int p = 0; p < pipelines; ++p) {
+                    DraftPipeline& chain = draft.pipelines.emplace_back();
+                    chain.micro_batch_size = size;
+                    chain.micro_batches = 8 / pipelines / size;
+                    for (int s = 0; s < stages; ++s) {
+                      DraftStage& stage = chain.stages.emplace_back();
+                      stage.chunks = {{2 / stages, 0, 0}};
+                      stage.expert_parallel = shares;
+                      for (int g = 0; g < groups; ++g) {
+                        DraftGroup& group = stage.groups.emplace_back();
+                        group.samples = size / groups;
+                        for (int d = 0; d < degree; ++d, ++next) {
+                          group.devices.push_back({across ? next % 2 * 2 + next / 2 : next});
+                        }
+                      }
+                    }
+                  }
+                  for (const bool overlap : {false, true}) {
+                    draft.overlap = overlap;
+                    judge(draft, shares);
+                  }
+                }
+              }
+            }
+          }
+        }
+      }
+      const PlannerResult own = run_planner("orrery", input, {{"seeds", "own"}});
+      return fmt::format("{} {} {} {} {} against {}", best, seconds_of(own, input), best_degree,
+                         most_shared(*plan_of(own)), simulated, own.report.chosen);
+    });
+    std::istringstream numbers(found);
+    double brute = 0, own = 0;
+    int best_degree = 0, degree = 0, simulated = 0;
+    numbers >> brute >> own >> best_degree >> degree >> simulated;
+    ASSERT_GT(simulated, 80) << found;
+    EXPECT_LE(own, 1.01 * brute) << found;
+    shared += best_degree > 1 ? 1 : 0;
+  }
+  EXPECT_GE(shared, 1) << "brute force never shares experts";
+}
+
+/// Four GPUs hold a layer of many experts together, and neither tensor parallelism nor more stages
+/// may do it in their place.
+TEST(Orrery, SharesExpertsWhereNoDeviceHoldsALayer) {
+  World world(make_cluster({{"X", 100, 6, 4, 100, 1}}, 5), moe_model(2, 32, 4096), 16, 512);
+  world.job.allowed.max_tensor_parallel = 1;
+  world.job.allowed.zero_stages = {0};
+  const PlannerResult without =
+      run_planner("orrery", world.input(), {{"seeds", "own"}, {"without", "experts"}});
+  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(without.outcome));
+  EXPECT_EQ(std::get<models::Infeasible>(without.outcome).constraint, "device memory");
+  const PlannerResult as_others =
+      run_planner("orrery", world.input(), {{"seeds", "own"}, {"allowed", "as_others"}});
+  EXPECT_EQ(plan_of(as_others), nullptr);
+  const PlannerResult with = run_planner("orrery", world.input(), {{"seeds", "own"}});
+  ASSERT_NE(plan_of(with), nullptr);
+  EXPECT_EQ(complaint(world, world.input(), with), "");
+  EXPECT_GE(most_shared(*plan_of(with)), 2);
+  EXPECT_NE(with.report.chosen.find("EP"), std::string::npos) << with.report.chosen;
+}
+
 TEST(Orrery, FindsWhatOthersFindAndMore) {
   int faster = 0;
   for (std::uint64_t number = 0; number < 6; ++number) {
@@ -202,6 +377,7 @@ TEST(Orrery, KeepsToWhatATargetRuns) {
   EXPECT_FALSE(plan_of(others)->communication.parameter_overlap);
   EXPECT_EQ(plan_of(others)->communication.bucket, Bytes{});
   EXPECT_EQ(plan_of(others)->virtual_stages, 1);
+  EXPECT_EQ(most_shared(*plan_of(others)), 1) << "the model has no experts";
   world.job.allowed.schedules = {ir::ScheduleKind::interleaved_one_f_one_b};
   const PlannerResult none = run_planner("orrery", world.input(), {{"allowed", "as_others"}});
   ASSERT_TRUE(std::holds_alternative<models::Infeasible>(none.outcome));
@@ -391,6 +567,52 @@ TEST(OrreryCosts, SeesWhereAlikePipelinesMeet) {
     ASSERT_TRUE(std::holds_alternative<std::string>(result));
     EXPECT_NEAR(std::stod(std::get<std::string>(result)), 1, 0.05) << pipelines << " pipelines";
   }
+}
+
+/// Dispatch, combine and the gradients of parts of the experts, against the simulator with a rank
+/// for each device: all sets of groups send over the links between nodes at once.
+TEST(OrreryCosts, PriceSharedExperts) {
+  for (const bool across : {false, true}) {
+    for (const int shares : {1, 2, 4}) {
+      const sim::ForkResult ratio = sim::run_forked([&] {
+        const World world(make_cluster({{"X", 300, 80, 4, 100, 2}}, 12), moe_model(4, 8, 4096), 16,
+                          1024);
+        const PlannerInput input = world.input();
+        Draft draft;
+        DraftPipeline& pipeline = draft.pipelines.emplace_back();
+        pipeline.micro_batches = 2;
+        pipeline.micro_batch_size = 8;
+        DraftStage& stage = pipeline.stages.emplace_back();
+        stage.chunks = {{4, 2, 0}};
+        stage.expert_parallel = shares;
+        for (int g = 0; g < 8; ++g) {
+          stage.groups.push_back({{DeviceId{across ? g % 2 * 4 + g / 2 : g}}, 1});
+        }
+        const ir::Program program = models::lower(plan_of(draft, input), world.cluster,
+                                                  world.workload, world.job, {.collapsed = false});
+        sim::IterationSimulator simulator(world.cluster, world.topology, false);
+        const models::Pricer pricer(world.cluster, world.workload, world.job, world.profile);
+        const Seconds simulated = simulator.run(program, pricer, {}).iteration_time;
+        return fmt::format("{}", DraftCosts(input).view(draft).seconds / simulated.value);
+      });
+      ASSERT_TRUE(std::holds_alternative<std::string>(ratio));
+      EXPECT_NEAR(std::stod(std::get<std::string>(ratio)), 1, 0.05)
+          << shares << (across ? " across nodes" : "");
+    }
+  }
+}
+
+TEST(OrreryDraft, OfAPlanWithSharedExpertsIsThePlan) {
+  World world(make_cluster({{"X", 100, 6, 4, 100, 1}}, 5), moe_model(2, 32, 4096), 16, 512);
+  world.job.allowed.max_tensor_parallel = 1;
+  const PlannerResult result = run_planner("orrery", world.input(), {{"seeds", "own"}});
+  ASSERT_NE(plan_of(result), nullptr);
+  const auto draft = draft_of(*plan_of(result), world.input());
+  ASSERT_TRUE(draft.has_value());
+  EXPECT_EQ(plan_of(*draft, world.input()).pipelines, plan_of(result)->pipelines);
+  Draft alone = *draft;
+  for (DraftStage& stage : alone.pipelines.front().stages) stage.expert_parallel = 1;
+  EXPECT_NE(differences(alone, *draft).find("EP"), std::string::npos);
 }
 
 TEST(OrreryDraft, OfAPlanIsThePlan) {
