@@ -79,7 +79,7 @@ bool has_gathers(const Draft& draft) {
   return draft.overlap && draft.zero.shards_optimizer() && !draft.zero.shards_parameters();
 }
 
-bool shares_experts(const DraftStage& stage, int degree, const models::Workload& workload) {
+bool can_share_experts(const DraftStage& stage, int degree, const models::Workload& workload) {
   if (degree == 1) return true;
   const std::size_t size = as_size(degree);
   if (degree < 1 || workload.shape.experts % degree != 0 || stage.groups.size() % size != 0) {
@@ -90,6 +90,15 @@ bool shares_experts(const DraftStage& stage, int degree, const models::Workload&
     if (own.degree() != first.degree() || own.samples != first.samples) return false;
   }
   return workload.shape.experts > 0;
+}
+
+bool shares_experts(const Draft& draft) {
+  for (const DraftPipeline& pipeline : draft.pipelines) {
+    for (const DraftStage& stage : pipeline.stages) {
+      if (stage.expert_parallel > 1) return true;
+    }
+  }
+  return false;
 }
 
 int DraftStage::layers() const {
@@ -155,7 +164,7 @@ std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input) {
         made.groups.push_back({group.devices, group.samples});
       }
       made.expert_parallel = stage.segments.front().expert_parallel;
-      if (!shares_experts(made, made.expert_parallel, input.workload) ||
+      if (!can_share_experts(made, made.expert_parallel, input.workload) ||
           (made.expert_parallel > 1 && draft.zero.shards_parameters())) {
         return std::nullopt;
       }

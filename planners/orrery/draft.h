@@ -77,7 +77,9 @@ ir::Plan plan_of(const Draft& draft, const PlannerInput& input);
 
 /// Whether groups can hold the experts of a stage together: they divide the experts of the model,
 /// and have as many devices and samples. True for a degree of 1.
-bool shares_experts(const DraftStage& stage, int degree, const models::Workload& workload);
+bool can_share_experts(const DraftStage& stage, int degree, const models::Workload& workload);
+/// Whether groups of any stage do.
+bool shares_experts(const Draft& draft);
 
 /// None of what a draft cannot say: redundancy, reroutes, experts that groups share which differ or
 /// whose parameters ZeRO-3 divides further, sequence parallelism other than Megatron's, stages

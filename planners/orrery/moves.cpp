@@ -126,7 +126,7 @@ void DraftMoves::keep_experts(Draft& draft) const {
   for (DraftPipeline& pipeline : draft.pipelines) {
     for (DraftStage& stage : pipeline.stages) {
       if (draft.zero.shards_parameters()) stage.expert_parallel = 1;
-      while (!shares_experts(stage, stage.expert_parallel, input_.workload)) {
+      while (!can_share_experts(stage, stage.expert_parallel, input_.workload)) {
         --stage.expert_parallel;
       }
     }
@@ -689,7 +689,7 @@ bool DraftMoves::join_experts(Draft& draft, const Pipelines& pipelines, int coun
     }
     for (DraftStage& stage : into.stages) {
       const int most = stage.expert_parallel * count;
-      stage.expert_parallel = shares_experts(stage, most, input_.workload) ? most : count;
+      stage.expert_parallel = can_share_experts(stage, most, input_.workload) ? most : count;
     }
   }
   std::size_t kept = 0;
@@ -744,7 +744,7 @@ bool DraftMoves::change_experts(Draft& draft, const Pipelines& pipelines, Rng& r
       DraftStage& own = pipeline.stages[s];
       if (how == 2) {
         any = split_experts(pipeline, s, count) || any;
-      } else if (own.expert_parallel != degree && shares_experts(own, degree, input_.workload)) {
+      } else if (own.expert_parallel != degree && can_share_experts(own, degree, input_.workload)) {
         own.expert_parallel = degree;
         any = true;
       }

@@ -47,7 +47,7 @@ constexpr struct {
   std::int64_t budget;
 } kBudgets[] = {{48, 280}, {960, 120}};
 constexpr std::int64_t kSmallestBudget = 40;
-/// Own seeds that are simulated.
+/// Own seeds that are simulated; half as many more whose groups share experts.
 constexpr std::size_t kOwnSeeds = 10;
 /// A draft is simulated when its price promises at most this share of the best value: of a
 /// structure that was judged before, and of a new one, which may still be tuned.
@@ -374,13 +374,15 @@ void OrrerySearch::seed_plan(const ir::Plan& plan, const std::string& what) {
 void OrrerySearch::seed_own() {
   const auto rate = [this](const Draft& draft) { return rate_of(draft); };
   std::vector<SeedDraft> seeds = own_seeds(input_, costs_, moves_, rate, 4 * kOwnSeeds, priced_);
-  std::size_t simulated = 0;
+  std::size_t simulated[2] = {0, 0};  // Without experts that are shared, and with.
   // Of each number of pipelines on so many devices the best few.
   const int alike = input_.devices.size() <= kMostForSubsets ? 2 : 3;
-  std::map<std::pair<std::size_t, std::size_t>, int> of_size;
+  std::map<std::tuple<bool, std::size_t, std::size_t>, int> of_size;
   for (SeedDraft& seed : seeds) {
-    if (over() || simulated >= kOwnSeeds) break;
-    const std::pair size{seed.draft.pipelines.size(), devices_of(seed.draft).size()};
+    if (over()) break;
+    const bool shared = shares_experts(seed.draft);
+    if (simulated[shared] >= (shared ? kOwnSeeds / 2 : kOwnSeeds)) continue;
+    const std::tuple size{shared, seed.draft.pipelines.size(), devices_of(seed.draft).size()};
     if (of_size[size]++ >= alike) continue;
     if (!seen_.insert(seed.draft).second) continue;
     Judged made;
@@ -389,7 +391,7 @@ void OrrerySearch::seed_own() {
     made.plan = plan_of(seed.draft, input_);
     made.draft = std::move(seed.draft);
     made.what = "draft by " + seed.what;
-    simulated += judge(std::move(made)) ? 1 : 0;
+    simulated[shared] += judge(std::move(made)) ? 1 : 0;
   }
 }
 

@@ -83,7 +83,11 @@ class SeedSearch {
     std::sort(found_.begin(), found_.end(), [](const SeedDraft& a, const SeedDraft& b) {
       return a.value != b.value ? a.value < b.value : a.draft < b.draft;
     });
-    if (found_.size() > most) found_.resize(most);
+    std::size_t count[2] = {0, 0};  // Without experts that are shared, and with.
+    std::erase_if(found_, [&](const SeedDraft& seed) {
+      const bool shared = shares_experts(seed.draft);
+      return ++count[shared] > (shared ? most / 2 : most);
+    });
     return std::move(found_);
   }
 
@@ -313,12 +317,15 @@ class SeedSearch {
                      [&](const SetChoice& a, const SetChoice& b) { return time(a) < time(b); });
     // Also by degree: the best of each, so that networks may decide.
     std::map<std::vector<int>, int> of_degrees;
+    std::size_t count[2] = {0, 0};  // Without experts that are shared, and with.
     for (const SetChoice& choice : all) {
       std::vector<int> kind = choice.degrees;
       kind.push_back(choice.expert_parallel);
       const int seen = of_degrees[kind]++;
-      if (kept.size() < kKeptOfSet ? seen < 3 : seen < 1 && kept.size() < 3 * kKeptOfSet) {
+      std::size_t& own = count[choice.expert_parallel > 1];
+      if (own < kKeptOfSet ? seen < 3 : seen < 1 && own < 3 * kKeptOfSet) {
         kept.push_back(choice);
+        ++own;
       }
     }
     if (kept.empty()) kept.push_back({types, {}, 0, true, group_samples, 1, 0, 0});
@@ -373,19 +380,21 @@ class SeedSearch {
         kFewestPriced, kPricedDrafts);
     // Fewer than all types are slower by these times, which do not see that links are shared: half
     // as many again, of each choice of types the best.
-    std::map<std::vector<int>, std::size_t> of_types;
+    std::map<std::pair<std::vector<int>, bool>, std::size_t> of_types;
     const std::size_t choices = (std::size_t{1} << std::min<std::size_t>(types_.size(), 8)) - 1;
     for (const Combination& combination : all) {
       if (canceled(input_)) return;
       std::vector<int> used;
+      bool shared = false;  // Counted apart, so that they take no places of others.
       for (const SetChoice* set : combination.sets) {
         used.insert(used.end(), set->types.begin(), set->types.end());
+        shared = shared || set->expert_parallel > 1;
       }
       std::sort(used.begin(), used.end());
       const bool every = used.size() == types_.size();
       const bool subsets = input_.devices.size() <= kMostForSubsets;
       const std::size_t few = subsets ? std::max<std::size_t>(1, most / 2 / choices) : 0;
-      if (of_types[used]++ >= (every ? most : few)) continue;
+      if (of_types[{used, shared}]++ >= (every ? most : few)) continue;
       for (const bool compact : {true, false}) offer(base, combination.sets, compact);
     }
   }
