@@ -321,6 +321,7 @@ Program random_program(Rng& rng) {
     s.sequence = dice.one_of(SequenceParallelism::ring);
     s.recompute = dice.one_of(Recompute::full);
     s.redundant = s.zero.stage % 2 == 0;
+    if (s.state_weight == 0) s.state_weight = 1;  // None has 0: absent means 1.
     return s;
   });
   const auto devices = [&] {
