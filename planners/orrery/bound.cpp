@@ -168,9 +168,10 @@ class BoundOf {
     const double units = work(unit);
     const double wanted = units * static_cast<double>(input_.job.global_batch);
     struct Node {
-      double rate = 0;     // Units per second.
-      double out = 0;      // Bytes per second.
-      double replica = 0;  // Seconds that a whole replica's gradients take.
+      double rate = 0;      // Units per second.
+      double out = 0;       // Bytes per second.
+      double crossing = 0;  // Of activations.
+      double replica = 0;   // Seconds that a whole replica's gradients take.
     };
     const double parameters = static_cast<double>(models::parameters(input_.workload));
     const auto& zero = input_.job.allowed.zero_stages;
@@ -188,6 +189,10 @@ class BoundOf {
       Node node;
       for (const int type : types) node.rate += 1 / unit[type];
       node.out = bandwidth_out(id);
+      // Exchanges of tokens share no link with others where ranks are collapsed: each device has
+      // all.
+      const bool experts = input_.workload.shape.experts > 0;
+      node.crossing = node.out * (experts ? static_cast<double>(types.size()) : 1);
       node.replica = node.out == kNever ? 0 : parameters * out_bytes / node.out;
       all.push_back(node);
     }
@@ -202,7 +207,7 @@ class BoundOf {
         if (seconds < node.replica && activation > 0) {
           // A group over nodes pays its all-reduces apart: at most a layer for each device.
           const double per_crossing = units + static_cast<double>(input_.devices.size());
-          possible = std::min(whole, per_crossing * seconds * node.out / activation);
+          possible = std::min(whole, per_crossing * seconds * node.crossing / activation);
         }
         sum += possible;
         one_free = std::max(one_free, whole - possible);

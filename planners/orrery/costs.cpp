@@ -991,6 +991,17 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
         (gradient_prefix_[range.first + range.layers] - gradient_prefix_[range.first] - experts) /
         static_cast<double>(largest) * share;
     double end = start;
+    // Seconds that the members' ring would take alone; its links are busy from then on.
+    const auto reduce = [&](double of_each) {
+      std::sort(members.begin(), members.end());
+      const Ring& used = ring(members);
+      for (const LinkLoad& load : used.loads) {
+        double& free = link_free[load.link];
+        free = std::max(free, start) + of_each * load.seconds_per_byte;
+        end = std::max(end, free + used.latency);
+      }
+      return used.latency + of_each * used.per_byte;
+    };
     // A member of a smaller group takes part in several slices, one after the other.
     double alone = 0;
     std::size_t smallest = largest;
@@ -1003,14 +1014,7 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
           members.push_back(group.devices[slice * group.devices.size() / largest]);
         }
       }
-      std::sort(members.begin(), members.end());
-      const Ring& used = ring(members);
-      alone = std::max(alone, used.latency + bytes * used.per_byte);
-      for (const LinkLoad& load : used.loads) {
-        double& free = link_free[load.link];
-        free = std::max(free, start) + bytes * load.seconds_per_byte;
-        end = std::max(end, free + used.latency);
-      }
+      alone = std::max(alone, reduce(bytes));
     }
     const double turns = static_cast<double>(largest) / static_cast<double>(smallest);
     // Of experts each part is reduced among the copies, which several groups make.
@@ -1029,14 +1033,7 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
           }
         }
         if (members.size() < 2) continue;
-        std::sort(members.begin(), members.end());
-        const Ring& used = ring(members);
-        alone_experts = std::max(alone_experts, used.latency + part * used.per_byte);
-        for (const LinkLoad& load : used.loads) {
-          double& free = link_free[load.link];
-          free = std::max(free, start) + part * load.seconds_per_byte;
-          end = std::max(end, free + used.latency);
-        }
+        alone_experts = std::max(alone_experts, reduce(part));
       }
     }
     alone += alone_experts;
