@@ -113,21 +113,6 @@ class ClosedForm final : public models::Evaluator {
   models::HexiscaleModel model_;
 };
 
-namespace {
-
-bool has_experts_apart(const ir::Plan& plan) {
-  for (const ir::Pipeline& pipeline : plan.pipelines) {
-    for (const ir::Stage& stage : pipeline.stages) {
-      for (const ir::Segment& segment : stage.segments) {
-        if (segment.expert_parallel > 1) return true;
-      }
-    }
-  }
-  return false;
-}
-
-}  // namespace
-
 std::vector<std::string> busiest_links(const ir::RunLog& log, Seconds time) {
   std::vector<std::pair<double, const ir::LinkUse*>> order;
   for (const ir::LinkUse& use : log.links) {
@@ -356,7 +341,7 @@ void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* cancel
     return;
   }
   outcome.plan = std::move(std::get<ir::Plan>(result.outcome));
-  if (run.workload.shape.experts > 0 && !has_experts_apart(*outcome.plan)) {
+  if (run.workload.shape.experts > 0 && !planners::shares_experts(*outcome.plan)) {
     outcome.search->notes.push_back(fmt::format(
         "the plan has no expert parallelism: each tensor-parallel group holds its slice of all {} "
         "experts of a block",

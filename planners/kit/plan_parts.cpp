@@ -210,6 +210,17 @@ std::optional<models::Infeasible> one_group_a_stage(const ir::Plan& plan) {
   return std::nullopt;
 }
 
+bool shares_experts(const ir::Plan& plan) {
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        if (segment.expert_parallel > 1) return true;
+      }
+    }
+  }
+  return false;
+}
+
 models::Infeasible not_expressible(std::string why) { return {"not expressible", std::move(why)}; }
 
 std::string in_words(const ir::Plan& plan, const models::Workload& workload) {

@@ -19,6 +19,9 @@ int count_layers(const models::Workload& workload);
 /// Layers of a stage: its blocks but embedding and head.
 int layers_of(const ir::Stage& stage, const models::Workload& workload);
 
+/// Whether groups of any stage hold experts together (expert parallelism).
+bool shares_experts(const ir::Plan& plan);
+
 /// A plan that a planner's cost model has no words for.
 models::Infeasible not_expressible(std::string why);
 /// That, where a stage has several segments or groups.

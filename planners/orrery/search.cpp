@@ -74,17 +74,6 @@ constexpr std::size_t kMostForQuick = 96;
 /// simulated.
 constexpr std::size_t kMostForGathers = 960;
 
-bool shares_experts(const ir::Plan& plan) {
-  for (const ir::Pipeline& pipeline : plan.pipelines) {
-    for (const ir::Stage& stage : pipeline.stages) {
-      for (const ir::Segment& segment : stage.segments) {
-        if (segment.expert_parallel > 1) return true;
-      }
-    }
-  }
-  return false;
-}
-
 /// Dollars or joules.
 double per_second(OrreryObjective objective, const models::GpuType& gpu) {
   const auto value = [](const auto& known) { return known ? known->value : kNever; };
