@@ -58,18 +58,32 @@ bool takes_closed_form(const ir::Program& program, const ir::CollectiveShape& sh
 }
 
 InnerTable::InnerTable(const ir::Program& program, const models::ProgramPrices& prices,
-                       const models::PathFunction& path)
-    : program_(program), prices_(prices), path_(path), closed_form_(program.inner_sets.size()) {}
+                       const models::Network& network)
+    : program_(program),
+      prices_(prices),
+      network_(network),
+      closed_form_(program.inner_sets.size()) {}
+
+Seconds repetition_time(const ir::InnerCollective& inner, const DeviceSets& groups,
+                        const models::Network& network) {
+  models::SharedLinks links(network);
+  Seconds slowest;
+  for (const std::vector<DeviceId>& group : groups) {
+    if (inner.kind == ir::CollectiveKind::all_to_all) {
+      links.add(inner.kind, group, inner.bytes, inner.bytes_per_peer);
+    } else {
+      slowest =
+          std::max(slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
+                                                    group, inner.bytes, network.path));
+    }
+  }
+  return std::max(slowest, links.time());
+}
 
 Seconds InnerTable::time_of(const ir::InnerCollective& inner) const {
-  Seconds slowest;
-  for (const std::int32_t group : inner.groups) {
-    slowest =
-        std::max(slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
-                                                  program_.group(group).devices, inner.bytes, path_,
-                                                  inner.bytes_per_peer));
-  }
-  return inner.count * slowest;
+  DeviceSets groups;
+  for (const std::int32_t group : inner.groups) groups.push_back(program_.group(group).devices);
+  return inner.count * repetition_time(inner, groups, network_);
 }
 
 const InnerTimes& InnerTable::closed_form(std::int32_t set) {
@@ -133,11 +147,12 @@ InnerTable::Phases InnerTable::make_phases(std::int32_t set, std::span<const Ran
     InnerPhase phase{inner.count, inner.purpose == ir::Purpose::zero ? 1.0 : 0.0, {}};
     for (const std::int32_t group : inner.groups) {
       for (const models::FlowEdge& edge :
-           models::collective_flows(inner.kind, program_.group(group).devices, inner.bytes, path_,
-                                    inner.bytes_per_peer)) {
+           models::collective_flows(inner.kind, program_.group(group).devices, inner.bytes,
+                                    network_.path, inner.bytes_per_peer)) {
         if (!std::binary_search(own.begin(), own.end(), edge.source)) continue;
         const InnerFlow flow{edge.source, edge.destination, edge.bytes,
-                             path_(edge.source, edge.destination).latency, edge.extra_latency};
+                             network_.path(edge.source, edge.destination).latency,
+                             edge.extra_latency};
         if (exposed > 0) phase.flows.push_back(part_of(flow, exposed));
         if (exposed < 1) {
           phases.hidden.push_back(flow);

@@ -10,6 +10,7 @@
 #include "models/base/units.h"
 #include "models/cost/path_function.h"
 #include "models/cost/pricer.h"
+#include "models/cost/shared_links.h"
 #include "models/ir/program.h"
 #include "sim/iteration/options.h"
 
@@ -23,6 +24,13 @@ InnerMode effective_mode(bool collapsed, InnerMode mode);
 /// inner collectives.
 bool takes_closed_form(const ir::Program& program, const ir::CollectiveShape& shape,
                        const models::PathFunction& path);
+
+using DeviceSets = std::vector<std::vector<DeviceId>>;
+
+/// The closed form of one repetition: on the slowest of the concurrent groups. Of rings each has
+/// its links alone; all-to-alls share them (models/cost/shared_links.h).
+Seconds repetition_time(const ir::InnerCollective& inner, const DeviceSets& groups,
+                        const models::Network& network);
 
 /// A flow of one repetition. `tail`: its latency in addition to that of its path.
 struct InnerFlow {
@@ -41,8 +49,7 @@ struct InnerPhase {
   std::vector<InnerFlow> flows;
 };
 
-/// Sums over a set's collectives of count x the ring's time on the slowest of the concurrent
-/// groups.
+/// Sums over a set's collectives of count x repetition_time().
 struct InnerTimes {
   struct Part {
     Seconds all;
@@ -54,9 +61,9 @@ struct InnerTimes {
 
 class InnerTable {
  public:
-  /// Keeps references.
+  /// Keeps the references, also the network's.
   InnerTable(const ir::Program& program, const models::ProgramPrices& prices,
-             const models::PathFunction& path);
+             const models::Network& network);
 
   const InnerTimes& closed_form(std::int32_t set);
   /// Passes hide something of the set's collectives.
@@ -87,7 +94,7 @@ class InnerTable {
 
   const ir::Program& program_;
   const models::ProgramPrices& prices_;
-  const models::PathFunction& path_;
+  models::Network network_;
   std::vector<std::optional<InnerTimes>> closed_form_;
   std::map<Key, Phases> phases_;
   std::map<Key, std::vector<InnerPhase>> merged_;

@@ -158,7 +158,12 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
     const std::vector<Bytes> carried =
         links && folding == nullptr ? engine.link_bytes() : std::vector<Bytes>{};
     const Seconds start = engine.now();
-    IterationChain chain({program, prices, cluster, path, options, topology.calibrated(), folding,
+    IterationChain chain({program,
+                          prices,
+                          cluster,
+                          {topology, path, factors},
+                          options,
+                          folding,
                           add_routes(folding)},
                          engine, count);
     run_to_end(program);

@@ -31,9 +31,8 @@ class ProgramTasks {
     const ir::Program& program;
     const models::ProgramPrices& prices;
     const models::Cluster& cluster;
-    const models::PathFunction& path;
+    models::Network network;
     const IterationOptions& options;
-    bool calibrated = false;  ///< Paths may have calibrations.
     const Folding* folding = nullptr;
     RouteId first_route = {};  ///< Of the engine, for folding->routes.
     /// By rank that loses speed to overlap: its collectives, of all iterations.

@@ -181,6 +181,7 @@ void Symmetry::find_patterns(LocalClass& one) {
   Color alone = 0;  // Where a collective repeats is not looked at: its flows are like no others.
   for (const auto& [set, rank] : inner) {
     for (const ir::InnerCollective& collective : program.inner_sets[set]) {
+      add_exchange(collective, one);
       for (const std::int32_t index : collective.groups) {
         const std::vector<DeviceId>& group = program.group(index).devices;
         const bool inside = std::all_of(group.begin(), group.end(), [&](DeviceId device) {
@@ -251,6 +252,16 @@ void Symmetry::check_shared_paths(std::span<const DeviceId> group, const LocalCl
   }
 }
 
+void Symmetry::add_exchange(const ir::InnerCollective& inner, LocalClass& one) const {
+  if (in_.mode != InnerMode::closed_form || inner.kind != ir::CollectiveKind::all_to_all) return;
+  const auto same = [&](const ir::InnerCollective* other) {
+    return other->groups == inner.groups && other->bytes_per_peer == inner.bytes_per_peer;
+  };
+  if (std::none_of(one.exchanges.begin(), one.exchanges.end(), same)) {
+    one.exchanges.push_back(&inner);
+  }
+}
+
 std::uint32_t Symmetry::add_route(DeviceId source, DeviceId destination) {
   const auto begin = static_cast<std::uint32_t>(crossed_.size());
   topology_.route(source, destination, crossed_);
@@ -276,6 +287,7 @@ void Symmetry::add_local_flows() {
   for (const LocalClass& one : classes_) flows += one.members.size() * one.flows.size();
   route_begin_.reserve(flows);
   crossed_.reserve(4 * flows);
+  const models::Network network{topology_, in_.path, in_.factors};
   for (LocalClass& one : classes_) {
     one.first_flow = route_begin_.size();
     const auto position = [&](DeviceId device) { return in_.members.of_device[device]; };
@@ -288,6 +300,16 @@ void Symmetry::add_local_flows() {
       };
       for (const auto& [source, destination] : one.paths) {
         fixed = mix(fixed, path_color(here(source), here(destination)));
+      }
+      for (const ir::InnerCollective* inner : one.exchanges) {
+        DeviceSets groups;
+        for (const std::int32_t index : inner->groups) {
+          std::vector<DeviceId>& group = groups.emplace_back();
+          for (const DeviceId device : in_.program.group(index).devices) {
+            group.push_back(here(device));
+          }
+        }
+        fixed = mix(fixed, repetition_time(*inner, groups, network).value);
       }
       for (const auto& [source, destination] : one.flows) {
         const DeviceId from = here(source);

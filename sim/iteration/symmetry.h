@@ -143,6 +143,8 @@ class Symmetry {
     std::vector<int> members;
     std::vector<std::pair<DeviceId, DeviceId>> flows;  ///< Of the built one.
     std::vector<std::pair<DeviceId, DeviceId>> paths;  ///< Whose times it takes without flows.
+    /// The same of all-to-alls, which depend on the links that their groups share.
+    std::vector<const ir::InnerCollective*> exchanges;
     std::vector<Color> uses;     ///< By flow: in which transfers and collectives, with what bytes.
     std::vector<Color> colors;   ///< By flow.
     std::size_t first_flow = 0;  ///< Of its first member; members follow one another.
@@ -197,6 +199,7 @@ class Symmetry {
   void find_patterns(LocalClass& one);
   void add_paths(std::span<const DeviceId> group, ir::CollectiveKind kind, LocalClass& one);
   void check_shared_paths(std::span<const DeviceId> group, const LocalClass& one);
+  void add_exchange(const ir::InnerCollective& inner, LocalClass& one) const;
   /// What a flow of a collective carries.
   struct Load {
     Bytes bytes;

@@ -30,6 +30,7 @@ class ScaledLinks {
   ~ScaledLinks() { scale(false); }
   ScaledLinks(const ScaledLinks&) = delete;
   ScaledLinks& operator=(const ScaledLinks&) = delete;
+  const LinkFactors& factors() const { return factors_; }
   models::PathFunction path() const { return path_function(simulator_.topology(), factors_); }
 
  private:
@@ -44,9 +45,8 @@ class ScaledLinks {
 };
 
 ProgramTasks::Input input_of(const IterationSimulator& simulator, const JobProgram& job,
-                             const models::PathFunction& path, const IterationOptions& options) {
-  return {job.program, job.prices, simulator.cluster(),
-          path,        options,    simulator.topology().calibrated()};
+                             const models::Network& network, const IterationOptions& options) {
+  return {job.program, job.prices, simulator.cluster(), network, options};
 }
 
 bool share_a_link(const LinkTraffic& a, const LinkTraffic& b) {
@@ -62,14 +62,16 @@ class SideBySide {
   SideBySide(IterationSimulator& simulator, std::span<const JobProgram> jobs,
              const IterationOptions& options)
       : engine_(simulator.engine()), links_(simulator, options), path_(links_.path()) {
+    const models::Network network{simulator.topology(), path_, links_.factors()};
     for (const JobProgram& job : jobs) {
       ORRERY_CHECK(!job.program.ops.empty(), "job {} does nothing", runs_.size());
       const bool staggered = job.program.header.optimizer_start == ir::OptimizerStart::staggered;
-      Run run{std::make_unique<IterationChain>(input_of(simulator, job, path_, options), engine_, 1,
-                                               staggered ? IterationChain::Next::after_own_ops
-                                                         : IterationChain::Next::after_all_ops),
-              job.program.ops.size(),
-              {}};
+      Run run{
+          std::make_unique<IterationChain>(input_of(simulator, job, network, options), engine_, 1,
+                                           staggered ? IterationChain::Next::after_own_ops
+                                                     : IterationChain::Next::after_all_ops),
+          job.program.ops.size(),
+          {}};
       if (job.start.value > 0) run.chain->delay(job.start);
       last_start_ = std::max(last_start_, engine_.now() + job.start);
       runs_.push_back(std::move(run));
@@ -179,7 +181,8 @@ LinkTraffic traffic_of(IterationSimulator& simulator, const JobProgram& job,
   const std::vector<Bytes> before = engine.link_bytes();
   const FlowEngine::Mark mark = engine.mark();
   LinkTraffic traffic;
-  IterationChain chain(input_of(simulator, job, path, options), engine, 1);
+  IterationChain chain(input_of(simulator, job, {topology, path, links.factors()}, options), engine,
+                       1);
   engine.run();
   ORRERY_CHECK(engine.unfinished().empty(), "the program of {} ops is stuck",
                job.program.ops.size());

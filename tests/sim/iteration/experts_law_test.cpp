@@ -1,4 +1,5 @@
-/// Do groups that hold experts together wait for each other in every pass?
+/// Do groups that hold experts together wait for each other in every pass, and do they share the
+/// NICs between them?
 #include <gtest/gtest.h>
 
 #include <map>
@@ -64,6 +65,33 @@ TEST(Experts, ASlowGroupHoldsThoseThatShareItsExpertsInEveryPass) {
         EXPECT_LT(ends.at(rank)[i], ends.at(0)[i]);
       }
     }
+  }
+}
+
+TEST(Experts, CollapsedGroupsShareANicAsTheirFlowsDo) {
+  const models::Workload workload = expert_workload(2);
+  PlanShape shape;
+  shape.groups = 2;
+  shape.tensor_parallel = 4;
+  ir::Plan plan = make_plan(shape, 2);
+  plan.pipelines[0].stages[0].segments[0].expert_parallel = 2;
+  const auto seconds = [&](const models::Cluster& cluster, bool collapsed, double slowdown) {
+    models::LowerOptions lowering;
+    lowering.collapsed = collapsed;
+    IterationOptions options;
+    if (slowdown > 1) options.slow_links = {{"node0/nic0/up", slowdown}};
+    const ir::Program program = models::lower(plan, cluster, workload, make_job(), lowering);
+    return simulate(cluster, workload, program, options).iteration_time;
+  };
+  // A group on each node.
+  const models::Cluster own = make_cluster({.nodes = 2, .gpus = 4, .nic_per_gpu = true});
+  const models::Cluster one = make_cluster({.nodes = 2, .gpus = 4, .nic_per_gpu = false});
+  for (const double slowdown : {1.0, 3.0}) {
+    for (const models::Cluster* cluster : {&own, &one}) {
+      const double flows = seconds(*cluster, false, slowdown);
+      EXPECT_NEAR(seconds(*cluster, true, slowdown), flows, 1e-6 * flows);
+    }
+    EXPECT_GT(seconds(one, true, slowdown), 1.1 * seconds(own, true, slowdown));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <vector>
 
 #include "models/spec/topology.h"
@@ -34,12 +35,14 @@ class Inner : public testing::Test {
   models::Cluster cluster_;
   models::Topology topology_;
   models::PathFunction path_ = [this](DeviceId a, DeviceId b) { return topology_.path(a, b); };
+  std::map<LinkId, double> slowdown_;
+  models::Network network_{topology_, path_, slowdown_};
   ir::Program program_;
   models::ProgramPrices prices_{std::vector<Seconds>()};
 };
 
 TEST_F(Inner, OpDrivesOnlyTheEdgesThatLeaveItsOwnDevices) {
-  InnerTable table(program_, prices_, path_);
+  InnerTable table(program_, prices_, network_);
   const std::vector<RankId> one = {{2}}, two = {{0}, {1}};
   const auto& alone = table.phases(0, one);
   ASSERT_EQ(alone.size(), 2u);
@@ -53,7 +56,7 @@ TEST_F(Inner, OpDrivesOnlyTheEdgesThatLeaveItsOwnDevices) {
 }
 
 TEST_F(Inner, RepetitionsOverTheSameEdgesAddUpBytesAndLatencies) {
-  InnerTable table(program_, prices_, path_);
+  InnerTable table(program_, prices_, network_);
   const std::vector<RankId> all = {{0}, {1}, {2}, {3}};
   const auto& merged = table.merged(0, all);
   ASSERT_EQ(merged.size(), 1u);
@@ -66,7 +69,7 @@ TEST_F(Inner, RepetitionsOverTheSameEdgesAddUpBytesAndLatencies) {
 }
 
 TEST_F(Inner, CollectivesOverDifferentEdgesFollowOneAnother) {
-  InnerTable table(program_, prices_, path_);
+  InnerTable table(program_, prices_, network_);
   const std::vector<RankId> all = {{0}, {1}, {2}, {3}};
   const auto& merged = table.merged(1, all);
   ASSERT_EQ(merged.size(), 2u);
@@ -76,7 +79,7 @@ TEST_F(Inner, CollectivesOverDifferentEdgesFollowOneAnother) {
 }
 
 TEST_F(Inner, ClosedFormTakesGroupsSideBySideAndCollectivesInTurn) {
-  InnerTable table(program_, prices_, path_);
+  InnerTable table(program_, prices_, network_);
   const double pairs = 5 * (2 * (1e6 / kBandwidth + kLatency));
   const double whole = 6 * (1e6 / kBandwidth + kLatency);
   EXPECT_NEAR(table.closed_form(1).exposed.all.value, pairs + whole, 1e-12);
@@ -88,9 +91,9 @@ TEST_F(Inner, ClosedFormTakesGroupsSideBySideAndCollectivesInTurn) {
 TEST_F(Inner, WhatIsHiddenAndWhatIsExposedAddUp) {
   program_.inner_sets[1][0].purpose = ir::Purpose::zero;
   const std::vector<RankId> all = {{0}, {1}, {2}, {3}};
-  InnerTable whole(program_, prices_, path_);
+  InnerTable whole(program_, prices_, network_);
   const models::ProgramPrices hiding(std::vector<Seconds>(), {{}, {{1, 1}, {0.25, 1}}});
-  InnerTable table(program_, hiding, path_);
+  InnerTable table(program_, hiding, network_);
   const Seconds pairs = whole.closed_form(1).exposed.gathers;
   EXPECT_DOUBLE_EQ(table.closed_form(1).hidden.all.value, 0.75 * pairs.value);
   EXPECT_EQ(table.closed_form(1).hidden.gathers, table.closed_form(1).hidden.all);
@@ -107,7 +110,7 @@ TEST_F(Inner, WhatIsHiddenAndWhatIsExposedAddUp) {
 TEST_F(Inner, PayloadCountsAGroupForAMemberAndAllForAWholeRank) {
   program_.ranks[1].devices = {{1}, {0}, {2}, {3}};
   program_.ranks[2].devices = {{2}, {3}};
-  InnerTable table(program_, prices_, path_);
+  InnerTable table(program_, prices_, network_);
   EXPECT_DOUBLE_EQ(table.payload(1, {0}).value, 5 * 2e6 + 4e6);
   EXPECT_DOUBLE_EQ(table.payload(1, {1}).value, 2 * 5 * 2e6 + 4e6);
   EXPECT_DOUBLE_EQ(table.payload(1, {2}).value, 5 * 2e6 + 4e6) << "of the others' group nothing";
