@@ -123,7 +123,9 @@ std::vector<std::string> parallel_flags(const models::TrainerPlan& plan, const L
     if (ulysses) flags.push_back("--cp-comm-type a2a");
   }
   if (plan.expert_parallel > 1) {
-    flags.push_back(fmt::format("--expert-model-parallel-size {}", plan.expert_parallel));
+    flags.push_back(
+        fmt::format("--expert-model-parallel-size {} --moe-token-dispatcher-type alltoall",
+                    plan.expert_parallel));
   }
   if (plan.sequence_parallel) flags.push_back("--sequence-parallel");
   flags.push_back(fmt::format("--micro-batch-size {}", plan.micro_batch_size));
@@ -249,7 +251,8 @@ std::string torchtitan_toml(const models::TrainerPlan& plan, const LoadedRun& ru
         fmt::format("fsdp_reshard_after_forward = \"{}\"\n", plan.zero == 3 ? "always" : "never");
   }
   if (plan.expert_parallel > 1) {
-    text += fmt::format("expert_parallel_degree = {}\n", plan.expert_parallel);
+    text += fmt::format("expert_parallel_degree = {}\nexpert_tensor_parallel_degree = {}\n",
+                        plan.expert_parallel, plan.tensor_parallel.front());
   }
   if (pipelined) {
     const char* schedule = run.plan->schedule == ir::ScheduleKind::gpipe ? "GPipe"

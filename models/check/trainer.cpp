@@ -56,10 +56,11 @@ class Reader {
     check_plan();
     const ir::Pipeline& first = plan_.pipelines.front();
     out_.stages = static_cast<int>(first.stages.size());
-    out_.replicas = static_cast<int>(plan_.pipelines.size());
-    out_.micro_batch_size = first.micro_batch_size;
     const ir::Segment& segment = first.stages.front().segments.front();
     const ir::Group& group = segment.groups.front();
+    // Trainers know no groups side by side in a stage: each is a replica of its own.
+    out_.replicas = static_cast<int>(plan_.pipelines.size() * segment.groups.size());
+    out_.micro_batch_size = group.samples;
     out_.recompute = segment.recompute;
     out_.zero = segment.zero.stage;
     out_.shard_group = segment.zero.shard_group;
@@ -73,6 +74,7 @@ class Reader {
     out_.layers.assign(first.stages.size() * plan_.virtual_stages, 0);
     for (std::size_t p = 0; p < plan_.pipelines.size(); ++p) read_pipeline(p);
     check_sharding();
+    check_experts();
     if (trainer_ == Trainer::deepspeed) check_deepspeed();
     if (reasons_.empty()) {
       if (trainer_ == Trainer::flagscale) {
@@ -107,6 +109,24 @@ class Reader {
     if (out_.shard_group != 0) refuse("ZeRO over a part of the replicas");
     if (trainer_ != Trainer::deepspeed && out_.zero > 1) {
       refuse(fmt::format("ZeRO-{}: the distributed optimizer is ZeRO-1", out_.zero));
+    }
+  }
+
+  /// Ranks that share experts follow one another among those of data parallelism.
+  void check_experts() {
+    const bool megatron = trainer_ == Trainer::megatron || trainer_ == Trainer::flagscale;
+    if (megatron && workload_.shape.experts > 0 && !out_.sequence_parallel &&
+        *std::max_element(out_.tensor_parallel.begin(), out_.tensor_parallel.end()) > 1) {
+      refuse("tensor parallelism of experts without Megatron's sequence parallelism");
+    }
+    if (out_.expert_parallel == 1) return;
+    if (out_.context_parallel > 1) refuse("expert parallelism beside context parallelism");
+    const int shards = out_.zero == 0          ? 1
+                       : out_.shard_group == 0 ? out_.replicas
+                                               : out_.shard_group;
+    if (trainer_ == Trainer::torchtitan && shards % out_.expert_parallel != 0) {
+      refuse(fmt::format("expert parallelism over {} of {} shards: its ranks are some of FSDP's",
+                         out_.expert_parallel, shards));
     }
   }
 
@@ -164,12 +184,16 @@ class Reader {
     if (pipeline.stages.size() != first.stages.size()) {
       return refuse("pipelines with different numbers of stages");
     }
-    std::vector<std::vector<DeviceId>> devices;
+    const std::size_t groups = first.stages.front().segments.front().groups.size();
+    std::vector<std::vector<std::vector<DeviceId>>> devices(groups);  // By group and stage.
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
-      devices.push_back(ir::devices_of(pipeline.stages[s]));
+      const std::vector<ir::Group>& own = pipeline.stages[s].segments.front().groups;
+      for (std::size_t g = 0; g < std::min(groups, own.size()); ++g) {
+        devices[g].push_back(own[g].devices);
+      }
       read_stage(pipeline.stages[s], first.stages[s], p == 0, s);
     }
-    out_.devices.push_back(std::move(devices));
+    for (auto& replica : devices) out_.devices.push_back(std::move(replica));
   }
 
   void read_stage(const ir::Stage& stage, const ir::Stage& same, bool first_pipeline,
@@ -177,10 +201,17 @@ class Reader {
     const ir::Segment& model = plan_.pipelines.front().stages.front().segments.front();
     for (std::size_t i = 0; i < stage.segments.size(); ++i) {
       const ir::Segment& segment = stage.segments[i];
-      if (segment.groups.size() != 1) {
-        refuse("stages with several tensor-parallel groups (make pipelines of them)");
-      }
       const ir::Group& group = segment.groups.front();
+      const bool alike =
+          std::all_of(segment.groups.begin(), segment.groups.end(), [&](const ir::Group& other) {
+            return other.tensor_parallel == group.tensor_parallel &&
+                   other.sequence == group.sequence &&
+                   other.sequence_degree == group.sequence_degree &&
+                   other.samples == group.samples && other.state_weight == group.state_weight;
+          });
+      if (!alike || segment.groups.size() != model.groups.size()) {
+        refuse("tensor-parallel groups of a stage that differ, or are not as many in each");
+      }
       const bool aligned = i < same.segments.size() &&
                            segment.first_block == same.segments[i].first_block &&
                            segment.last_block == same.segments[i].last_block;

@@ -39,11 +39,11 @@ struct TrainerPlan {
   /// stage, then of the second.
   std::vector<int> layers;
   int stages = 1;
-  int replicas = 1;
+  int replicas = 1;  ///< Pipelines times tensor-parallel groups of a stage.
   int context_parallel = 1;
   int expert_parallel = 1;
   bool sequence_parallel = false;
-  int micro_batch_size = 1;
+  int micro_batch_size = 1;  ///< Of a replica.
   ir::Recompute recompute = ir::Recompute::none;
   int zero = 0;
   int shard_group = 0;   ///< Replicas that share one set of shards; 0: all.

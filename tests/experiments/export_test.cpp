@@ -171,6 +171,51 @@ TEST(Export, MegatronGetsLayersThatDiffer) {
             std::string::npos);
 }
 
+/// Two groups of two GPUs that share the experts, in one stage.
+std::string shared_experts(const std::string& group, const std::string& more) {
+  std::string text =
+      "pipelines:\n  - {micro_batches: 4, micro_batch_size: 4, stages: [{segments: [{blocks: 0-13, "
+      "groups: [";
+  for (const char* devices : {"0, 1", "2, 3"}) {
+    text +=
+        "{devices: [" + std::string(devices) + "], tensor_parallel: 2, samples: 2" + group + "}, ";
+  }
+  return text + "], expert_parallel: 2" + more + "}]}]}\n";
+}
+
+TEST(Export, GroupsThatShareExpertsAreReplicasOfTheTrainer) {
+  const std::string model =
+      "schema: orrery/model/1\nname: experts\nsource: here\nlayers: 12\nhidden: 256\nheads: 8\n"
+      "ffn: 128\nvocabulary: 1024\nexperts: 8\ntop_k: 2\n";
+  const std::string along = ", sequence: megatron";
+  const Exported megatron = exported(shared_experts(along, ""), ExportTarget::megatron, "", model);
+  ASSERT_EQ(megatron.refused, "");
+  EXPECT_TRUE(
+      megatron.has("  --expert-model-parallel-size 2 --moe-token-dispatcher-type alltoall"));
+  EXPECT_TRUE(megatron.has("  --micro-batch-size 2"));
+  EXPECT_TRUE(megatron.has("  --global-batch-size 16"));
+  EXPECT_TRUE(megatron.has("  n-1) node_rank=1 gpus=0,1 processes=2 ;;")) << megatron.text;
+  const Exported torchtitan =
+      exported(shared_experts(along, ", zero: {stage: 2}"), ExportTarget::torchtitan, "", model);
+  ASSERT_EQ(torchtitan.refused, "");
+  EXPECT_TRUE(torchtitan.has("expert_parallel_degree = 2"));
+  EXPECT_TRUE(torchtitan.has("expert_tensor_parallel_degree = 2"));
+  EXPECT_TRUE(torchtitan.has("data_parallel_shard_degree = 2"));
+  const auto refused = [&](const std::string& plan, ExportTarget to) {
+    return exported(plan, to, "", model).refused;
+  };
+  EXPECT_NE(refused(shared_experts("", ""), ExportTarget::megatron)
+                .find("without Megatron's sequence parallelism"),
+            std::string::npos);
+  EXPECT_NE(refused(shared_experts(along, ""), ExportTarget::torchtitan).find("of 1 shards"),
+            std::string::npos);
+  std::string unlike = shared_experts(along, "");
+  unlike.replace(unlike.find("samples: 2"), 10, "samples: 1");
+  unlike.replace(unlike.find("micro_batch_size: 4"), 19, "micro_batch_size: 3");
+  EXPECT_NE(refused(unlike, ExportTarget::megatron).find("groups of a stage that differ"),
+            std::string::npos);
+}
+
 TEST(Export, GathersInFrontOfTheForwardPassAreMegatrons) {
   const std::string plan = "communication: {gradient_overlap: true, parameter_overlap: true}\n" +
                            replicas(", zero: {stage: 1}");
