@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "experiments/study/json.h"
 #include "tests/experiments/replay_support.h"
@@ -75,6 +77,45 @@ TEST(RobustPlan, IsTheSameEachTimeAndDependsOnTheSeed) {
   EXPECT_EQ(to_json(robust_plan(world.settings, {})), once);
   world.settings.judge.seed = 1;
   EXPECT_NE(to_json(robust_plan(world.settings, {})), once);
+}
+
+/// Data parallelism over four nodes of two GPUs, each GPU or node a replica.
+std::string replicas_of(int gpus) {
+  std::string text = "schema: orrery/plan/1\npipelines:\n";
+  for (int first = 0; first < 8; first += gpus) {
+    const std::string devices =
+        std::to_string(first) + (gpus == 2 ? ", " + std::to_string(first + 1) : "");
+    text += "  - {micro_batches: " + std::to_string(2 * gpus) +
+            ", micro_batch_size: 1, stages: [{segments: [{blocks: 0-13, groups: [{devices: [" +
+            devices + "], tensor_parallel: " + std::to_string(gpus) + "}]}]}]}\n";
+  }
+  return text;
+}
+
+TEST(RobustPlan, PlansThatNeverRunAreNotToldApart) {
+  World world;
+  // Nodes are away when the trace begins: a policy that plans anew begins with a plan of its own,
+  // whatever it was given.
+  write_text_file(world.folder / "restless.yaml",
+                  support::replaced(support::kGenerator, "start: 1,", "start: 0.5,"));
+  for (const int gpus : {1, 2}) {
+    const auto file = world.folder / ("plan" + std::to_string(gpus) + ".yaml");
+    write_text_file(file, replicas_of(gpus));
+    world.settings.choices.plans.push_back(file);
+  }
+  world.settings.choices.policies = {"hetu"};
+  world.settings.choices.spares = 0;
+  world.settings.choices.replays = 12;
+  world.settings.choices.intervals = {1};
+  const RobustResult result = robust_plan(world.settings, {});
+  ASSERT_TRUE(result.best);
+  EXPECT_GE(result.candidates.size(), 2u);
+  std::map<std::tuple<std::string, double, double>, std::string> plans;
+  for (const RobustCandidate& one : result.candidates) {
+    const auto [known, fresh] =
+        plans.try_emplace({one.new_plans_by, one.interval, one.tokens_per_second.mean}, one.plan);
+    EXPECT_TRUE(fresh) << one.plan << " and " << known->second << " are the same run";
+  }
 }
 
 TEST(RobustPlan, RememberedReplaysAreTheSame) {
