@@ -1,6 +1,7 @@
 #include "planners/kit/stage_costs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "models/cost/collective.h"
@@ -164,15 +165,17 @@ Seconds StageCosts::all_reduce(std::span<const DeviceId> devices, Bytes bytes) c
 
 Seconds StageCosts::optimizer(int gpu_type, const StageShape& shape) const {
   const ir::Segment blocks = segment(shape);
-  const int shards = shape.zero_stage > 0 ? shape.replicas : 1;
+  const double shards =
+      shape.zero_stage > 0 ? static_cast<double>(shape.replicas) / shape.state_weight : 1;
   const auto all = static_cast<double>(
       models::parameters(input_.workload, blocks.first_block, blocks.last_block));
   if (shape.expert_parallel == 1) {
     return pricer_.optimizer(gpu_type, all / shape.tensor_parallel / shards);
   }
   const double experts = expert_parameters(shape.first, shape.layers);
-  const double own = (all - experts) / shards +
-                     experts / shape.expert_parallel / std::max(1, shards / shape.expert_parallel);
+  const double own =
+      (all - experts) / shards +
+      experts / shape.expert_parallel / std::max(1.0, std::floor(shards / shape.expert_parallel));
   return pricer_.optimizer(gpu_type, own / shape.tensor_parallel);
 }
 

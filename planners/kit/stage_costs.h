@@ -29,7 +29,8 @@ struct StageShape {
   int samples = 1;  ///< Of a micro-batch.
   ir::Recompute recompute = ir::Recompute::none;
   int zero_stage = 0;
-  int replicas = 1;         ///< Data-parallel copies of the layers, among which ZeRO divides.
+  int replicas = 1;         ///< Data-parallel copies of the layers, among which ZeRO divides;
+  int state_weight = 1;     ///< with uneven shards the sum of their weights, and the own one.
   int expert_parallel = 1;  ///< Groups that hold the experts of a layer together.
   int in_flight = 1;        ///< Micro-batches whose activations the stage holds at its peak.
 };

@@ -189,8 +189,8 @@ class BoundOf {
       Node node;
       for (const int type : types) node.rate += 1 / unit[type];
       node.out = bandwidth_out(id);
-      // Exchanges of tokens share no link with others where ranks are collapsed: each device has
-      // all.
+      // Exchanges of tokens share no link with those of other stages where ranks are collapsed:
+      // each device has all.
       const bool experts = input_.workload.shape.experts > 0;
       node.crossing = node.out * (experts ? static_cast<double>(types.size()) : 1);
       node.replica = node.out == kNever ? 0 : parameters * out_bytes / node.out;

@@ -9,6 +9,7 @@
 
 #include "models/cost/collective.h"
 #include "models/cost/memory.h"
+#include "models/cost/shared_links.h"
 #include "models/ir/op_traits.h"
 #include "models/schedule/schedule.h"
 #include "planners/kit/plan_parts.h"
@@ -174,7 +175,8 @@ const DraftCosts::PassTable& DraftCosts::table(const DraftGroup& group, int samp
 
 const DraftCosts::PartMemory& DraftCosts::memory(int first, int layers, const DraftGroup& group,
                                                  ir::Recompute recompute, const ir::Zero& zero,
-                                                 int replicas, int expert_parallel) const {
+                                                 int weight, int replicas,
+                                                 int expert_parallel) const {
   const bool head = first + layers == layers_;
   // Where layers are alike only what touches the ends is special.
   const int from = !uniform_ ? first : first == 0 ? 0 : head ? layers_ - layers : 1;
@@ -188,7 +190,8 @@ const DraftCosts::PartMemory& DraftCosts::memory(int first, int layers, const Dr
                                 .add(zero.shard_group, 8)
                                 .add(zero.stage > 0 ? replicas : 1, 14)
                                 .key();
-  return parts_.answer({key, static_cast<std::uint64_t>(expert_parallel)}, [&]() -> PartMemory {
+  const std::uint64_t rest = Packed().add(weight, 8).add(expert_parallel, 32).key();
+  return parts_.answer({key, rest}, [&]() -> PartMemory {
     ir::Segment segment = segment_of_layers(input_.workload, from, layers);
     segment.recompute = recompute;
     segment.zero = zero;
@@ -197,6 +200,7 @@ const DraftCosts::PartMemory& DraftCosts::memory(int first, int layers, const Dr
     made.tensor_parallel = group.degree();
     made.sequence = megatron_sequence(input_.job, group.degree());
     made.samples = group.samples;
+    made.state_weight = weight;
     const models::SegmentMemory held =
         models::segment_memory(segment, made, replicas, input_.workload, input_.job);
     return {held.states(),   held.activations_per_micro_batch,
@@ -290,6 +294,7 @@ bool DraftCosts::fits(const Draft& draft, const models::ScheduleQuery& query,
           .add(draft.zero.stage, 2)
           .add(draft.zero.shard_group, 10)
           .add(draft.zero.stage > 0 ? replicas : 1, 16)
+          .add(state_weight(draft, groups[0], input_.cluster) - 1, 3)
           .add(schedule.splits_backward() ? 1 : 0, 1)
           .key()};
   return in_memory_.answer(
@@ -314,7 +319,8 @@ bool DraftCosts::fits_anew(const Draft& draft, const models::ScheduleQuery& quer
       for (const auto& [layers, recompute] : chunk.parts()) {
         if (layers == 0) continue;
         const PartMemory& part =
-            memory(first, layers, group, recompute, draft.zero, replicas, expert_parallel);
+            memory(first, layers, group, recompute, draft.zero,
+                   state_weight(draft, group, input_.cluster), replicas, expert_parallel);
         held += part.states;
         activations[c] += part.activations;
         recomputed[c] += part.recomputed_kept;
@@ -339,7 +345,7 @@ DraftCosts::Place DraftCosts::place(const Draft& draft, const DraftPipeline& pip
   Place place;
   place.groups = &groups;
   place.query = {static_cast<int>(stages), static_cast<int>(stage), pipeline.micro_batches, chunks};
-  place.replicas = replicas;
+  place.replicas = weighed(draft, pipeline, stage, replicas);
   const DraftStage& own = pipeline.stages[stage];
   const bool shared = own.expert_parallel > 1;
   place.expert_parallel = own.expert_parallel;
@@ -368,9 +374,28 @@ DraftCosts::Place DraftCosts::place(const Draft& draft, const DraftPipeline& pip
   }
   place.held = held.add(draft.zero.stage, 2)
                    .add(draft.zero.shard_group, 10)
-                   .add(draft.zero.stage > 0 ? replicas : 1, 16)
+                   .add(draft.zero.stage > 0 ? place.replicas : 1, 16)
+                   .add(state_weight(draft, groups[0], input_.cluster) - 1, 3)
                    .key();
   return place;
+}
+
+int DraftCosts::weighed(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+                        int replicas) const {
+  if (draft.state_weights.empty()) return replicas;
+  int sum = 0;
+  if (as_size(replicas) != draft.pipelines.size()) {  // A draft that is not complete.
+    for (const DeviceId device : input_.devices) {
+      sum += draft.state_weights[as_size(input_.cluster.device(device).gpu_type)];
+    }
+    const double mean = sum / static_cast<double>(input_.devices.size());
+    return std::max(1, static_cast<int>(std::lround(replicas * mean)));
+  }
+  for (const DraftPipeline& other : draft.pipelines) {
+    const std::size_t peer = stage * other.stages.size() / pipeline.stages.size();
+    sum += state_weight(draft, other.stages[peer].groups[0], input_.cluster);
+  }
+  return sum;
 }
 
 DraftCosts::StageFit DraftCosts::fit(const Draft& draft, const Place& place, int layers) const {
@@ -564,9 +589,8 @@ const DraftCosts::Exchange& DraftCosts::exchange(const std::vector<DraftGroup>& 
   const ir::ModelShape& shape = input_.workload.shape;
   const models::PathFunction path = [this](DeviceId a, DeviceId b) { return costs_.path(a, b); };
   const auto size = as_size(expert_parallel);
-  std::map<std::size_t, double> busy;
-  std::vector<LinkId> route;
-  double alone = 0, latency = 0;
+  const std::map<LinkId, double> no_slowdown;
+  models::SharedLinks links({input_.topology, path, no_slowdown});
   std::vector<DeviceId> members(size);
   std::vector<double> peers(size * size);
   for (std::size_t set = 0; set + size <= groups.size(); set += size) {
@@ -580,27 +604,12 @@ const DraftCosts::Exchange& DraftCosts::exchange(const std::vector<DraftGroup>& 
     }
     for (int position = 0; position < degree; ++position) {
       for (std::size_t i = 0; i < size; ++i) members[i] = groups[set + i].devices[position];
-      alone = std::max(
-          alone, models::collective_time(CollectiveKind::all_to_all, CollectiveAlgorithm::ring,
-                                         members, routed, path, peers)
-                     .value);
-      for (const models::FlowEdge& edge :
-           models::collective_flows(CollectiveKind::all_to_all, members, routed, path, peers)) {
-        latency = std::max(
-            latency, path(edge.source, edge.destination).latency.value + edge.extra_latency.value);
-        route.clear();
-        input_.topology.route(edge.source, edge.destination, route);
-        for (const LinkId link : route) {
-          const models::Link& of = input_.topology.links()[link];
-          if (!of.uncontended) busy[link.index()] += edge.bytes / of.bandwidth / Seconds{1};
-        }
-      }
+      links.add(CollectiveKind::all_to_all, members, routed, peers);
     }
   }
-  made.seconds = alone;
-  for (const auto& [link, seconds] : busy) {
-    made.seconds = std::max(made.seconds, seconds + latency);
-    made.loads.push_back({link, seconds});
+  made.seconds = links.time().value;
+  for (const auto& [link, load] : links.loads()) {
+    made.loads.push_back({link.index(), load.busy.value});
   }
   // What a job hides of them is left out here; the judge knows better.
   const auto& hidden = input_.job.hidden_collectives;
@@ -879,8 +888,10 @@ double DraftCosts::optimizer(const Draft& draft, const DraftStage& stage, int fi
     const int type = input_.cluster.device(group.devices.front()).gpu_type;
     const bool shared = stage.expert_parallel > 1;
     const int copies = shared ? replicas * static_cast<int>(stage.groups.size()) : replicas;
+    const int weight = state_weight(draft, group, input_.cluster);
     const Fields key{Packed()
                          .add(type, 10)
+                         .add(weight, 4)
                          .add(from, 10)
                          .add(layers, 10)
                          .add(group.degree(), 10)
@@ -896,6 +907,7 @@ double DraftCosts::optimizer(const Draft& draft, const DraftStage& stage, int fi
       shape.tensor_parallel = group.degree();
       shape.zero_stage = draft.zero.stage;
       shape.replicas = copies;
+      shape.state_weight = weight;
       shape.expert_parallel = stage.expert_parallel;
       place->second = costs_.optimizer(type, shape).value;
     }
@@ -972,13 +984,17 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
   std::vector<DeviceId> members;
   for (const Range& range : ranges) {
     std::size_t largest = 1, groups = 0;
-    int shared = 1;  // Largest number of groups that share experts.
+    int shared = 1;                // Largest number of groups that share experts.
+    int heaviest = 1, weight = 0;  // Of shards: a ring's steps are as long as the longest.
     double start = range.ready;
     for (const Holding* holding : range.holders) {
       for (const DraftGroup& group :
            draft.pipelines[holding->pipeline].stages[holding->stage].groups) {
         largest = std::max(largest, group.devices.size());
         ++groups;
+        const int own = state_weight(draft, group, input_.cluster);
+        heaviest = std::max(heaviest, own);
+        weight += own;
       }
       shared = std::max(shared,
                         draft.pipelines[holding->pipeline].stages[holding->stage].expert_parallel);
@@ -989,7 +1005,7 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
         shared == 1 ? 0 : expert_prefix_[range.first + range.layers] - expert_prefix_[range.first];
     const double bytes =
         (gradient_prefix_[range.first + range.layers] - gradient_prefix_[range.first] - experts) /
-        static_cast<double>(largest) * share;
+        static_cast<double>(largest) * share * heaviest * static_cast<double>(groups) / weight;
     double end = start;
     // Seconds that the members' ring would take alone; its links are busy from then on.
     const auto reduce = [&](double of_each) {
@@ -1051,7 +1067,8 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
     for (std::size_t s = 0; s < draft.pipelines[p].stages.size(); ++s) {
       const DraftStage& stage = draft.pipelines[p].stages[s];
       double end = std::max(stage_free[base[p] + s], ends[p].last_backward[s]) +
-                   optimizer(draft, stage, firsts[p][s * chunks], replicas);
+                   optimizer(draft, stage, firsts[p][s * chunks],
+                             weighed(draft, draft.pipelines[p], s, replicas));
       const bool gathers = draft.zero.shards_optimizer() && !draft.zero.shards_parameters();
       if (gathers && !gathers_in_passes(draft)) end += gathered[base[p] + s];
       last = std::max(last, end);
@@ -1123,21 +1140,27 @@ DraftCosts::View DraftCosts::view(const Draft& draft) const {
                                            static_cast<int>(s), pipeline.micro_batches,
                                            draft.virtual_stages};
       const DraftStage& stage = pipeline.stages[s];
-      if (!fits(draft, query, stage.groups, stage.expert_parallel, stage.chunks, own, replicas)) {
+      if (!fits(draft, query, stage.groups, stage.expert_parallel, stage.chunks, own,
+                weighed(draft, pipeline, s, replicas))) {
         return view;
       }
       double gather = 0;
       if (draft.zero.shards_parameters() && count > 1) {
         std::vector<DeviceId> peers;
+        int heaviest = 1;
         for (const DraftPipeline& other : draft.pipelines) {
           const std::size_t q = s * other.stages.size() / pipeline.stages.size();
           peers.push_back(other.stages[q].groups[0].devices[0]);
+          heaviest =
+              std::max(heaviest, state_weight(draft, other.stages[q].groups[0], input_.cluster));
         }
+        const double longest = static_cast<double>(heaviest) * replicas /
+                               weighed(draft, pipeline, s, replicas);  // Over the mean shard.
         std::sort(peers.begin(), peers.end());
         peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
         const double bytes = gradient_prefix_.back() / layers_ / input_.job.state_bytes.gradient *
                              input_.job.state_bytes.weight / pipeline.stages[s].groups[0].degree();
-        if (peers.size() > 1) gather = 0.5 * bytes * ring(peers).per_byte;
+        if (peers.size() > 1) gather = 0.5 * bytes * longest * ring(peers).per_byte;
       }
       runs[p].push_back(stage_run(draft, pipeline, s, own, gather));
     }

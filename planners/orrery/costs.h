@@ -124,7 +124,12 @@ class DraftCosts {
   const PassTable& table(const DraftGroup& group, int samples, ir::Recompute recompute,
                          int expert_parallel) const;
   const PartMemory& memory(int first, int layers, const DraftGroup& group, ir::Recompute recompute,
-                           const ir::Zero& zero, int replicas, int expert_parallel) const;
+                           const ir::Zero& zero, int weight, int replicas,
+                           int expert_parallel) const;
+  /// Pipelines that hold the stage's layers, those of others about where they are in its own; with
+  /// uneven shards the sum of their weights.
+  int weighed(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
+              int replicas) const;
   /// `groups` hold `chunks`, which begin at the layers `firsts`, where the query says.
   bool fits(const Draft& draft, const models::ScheduleQuery& query,
             const std::vector<DraftGroup>& groups, int expert_parallel,

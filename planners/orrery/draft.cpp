@@ -13,7 +13,8 @@
 namespace orrery::planners {
 namespace {
 
-std::vector<ir::Group> plan_groups(const DraftStage& stage, const PlannerInput& input) {
+std::vector<ir::Group> plan_groups(const Draft& draft, const DraftStage& stage,
+                                   const PlannerInput& input) {
   std::vector<ir::Group> groups;
   for (const DraftGroup& group : stage.groups) {
     ir::Group& made = groups.emplace_back();
@@ -21,6 +22,7 @@ std::vector<ir::Group> plan_groups(const DraftStage& stage, const PlannerInput& 
     made.tensor_parallel = group.degree();
     made.samples = group.samples;
     made.sequence = megatron_sequence(input.job, group.degree());
+    made.state_weight = state_weight(draft, group, input.cluster);
   }
   return groups;
 }
@@ -66,12 +68,62 @@ std::optional<std::vector<DraftChunk>> chunks_of(const ir::Stage& stage, const i
 }
 
 bool plain_group(const ir::Group& group) {
-  return group.sequence_degree == 1 && group.state_weight == 1 &&
-         group.sequence != ir::SequenceParallelism::ulysses &&
+  return group.sequence_degree == 1 && group.sequence != ir::SequenceParallelism::ulysses &&
          group.sequence != ir::SequenceParallelism::ring;
 }
 
+/// Weights of shards by GPU type; none where those of a type differ, or where no draft has them.
+std::optional<std::vector<int>> weights_of(const Draft& draft, const ir::Plan& plan,
+                                           const models::Cluster& cluster) {
+  std::vector<int> weights(cluster.gpu_types.size(), 0);
+  bool even = true;
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Group& group : stage.segments.front().groups) {
+        int& known = weights[as_size(cluster.device(group.devices.front()).gpu_type)];
+        if (known != 0 && known != group.state_weight) return std::nullopt;
+        known = group.state_weight;
+        even = even && known == 1;
+        if (known > kMostDraftWeight) return std::nullopt;
+      }
+    }
+  }
+  if (even) return std::vector<int>{};
+  if (!may_weigh_states(draft)) return std::nullopt;
+  std::replace(weights.begin(), weights.end(), 0, 1);
+  return weights;
+}
+
 }  // namespace
+
+int state_weight(const Draft& draft, const DraftGroup& group, const models::Cluster& cluster) {
+  if (draft.state_weights.empty()) return 1;
+  return draft.state_weights[as_size(cluster.device(group.devices.front()).gpu_type)];
+}
+
+bool may_weigh_states(const Draft& draft) {
+  return draft.zero.shards_optimizer() && draft.zero.shard_group == 0 && !shares_experts(draft);
+}
+
+bool weighs_states(const Draft& draft, const models::Cluster& cluster) {
+  if (draft.state_weights.empty()) return false;
+  std::vector<std::set<int>> of_layer;
+  for (const DraftPipeline& pipeline : draft.pipelines) {
+    std::size_t layer = 0;
+    for (std::size_t c = 0; c < static_cast<std::size_t>(draft.virtual_stages); ++c) {
+      for (const DraftStage& stage : pipeline.stages) {
+        for (int i = 0; i < stage.chunks[c].layers; ++i, ++layer) {
+          if (layer == of_layer.size()) of_layer.emplace_back();
+          for (const DraftGroup& group : stage.groups) {
+            of_layer[layer].insert(state_weight(draft, group, cluster));
+          }
+        }
+      }
+    }
+  }
+  return std::any_of(of_layer.begin(), of_layer.end(),
+                     [](const std::set<int>& weights) { return weights.size() > 1; });
+}
 
 bool gathers_in_passes(const Draft& draft) { return draft.gathers_next && has_gathers(draft); }
 
@@ -125,7 +177,7 @@ ir::Plan plan_of(const Draft& draft, const PlannerInput& input) {
       for (std::size_t s = 0; s < chain.stages.size(); ++s) {
         const DraftStage& stage = chain.stages[s];
         const DraftChunk& chunk = stage.chunks[static_cast<std::size_t>(c)];
-        append_segments(chunk, first, c, draft.zero, plan_groups(stage, input),
+        append_segments(chunk, first, c, draft.zero, plan_groups(draft, stage, input),
                         stage.expert_parallel, input, pipeline.stages[s]);
         first += chunk.layers;
       }
@@ -170,6 +222,9 @@ std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input) {
       }
     }
   }
+  const auto weights = weights_of(draft, plan, input.cluster);
+  if (!weights) return std::nullopt;
+  draft.state_weights = *weights;
   return draft;
 }
 
@@ -235,6 +290,11 @@ std::string differences(const Draft& before, const Draft& after) {
            });
   });
   compare([](const Draft& d) { return fmt::format("ZeRO-{}", d.zero.stage); });
+  compare([](const Draft& d) {
+    return d.state_weights.empty()
+               ? std::string("even shards")
+               : fmt::format("shards of {} by GPU type", fmt::join(d.state_weights, ":"));
+  });
   compare([](const Draft& d) { return fmt::format("{} GPUs", devices_of(d).size()); });
   if (recomputed(before) * layers(after, &DraftChunk::layers) !=
       recomputed(after) * layers(before, &DraftChunk::layers)) {

@@ -54,6 +54,9 @@ struct DraftPipeline {
   auto operator<=>(const DraftPipeline&) const = default;
 };
 
+/// Largest of Draft::state_weights.
+inline constexpr int kMostDraftWeight = 8;
+
 struct Draft {
   ir::ScheduleKind schedule = ir::ScheduleKind::one_f_one_b;
   int virtual_stages = 1;
@@ -63,6 +66,9 @@ struct Draft {
   /// With overlap: parameters that ZeRO-1 or 2 shards are gathered in the next iteration.
   bool gathers_next = false;
   Bytes bucket;  ///< Of gradients that synchronize together; 0: of a run of blocks.
+  /// By GPU type: how much of what ZeRO divides its groups keep (ir::Group::state_weight). Empty:
+  /// all the same.
+  std::vector<int> state_weights;
   std::vector<DraftPipeline> pipelines;
   auto operator<=>(const Draft&) const = default;
 };
@@ -71,6 +77,14 @@ struct Draft {
 bool has_gathers(const Draft& draft);
 /// Whether its plan does (parameter_overlap).
 bool gathers_in_passes(const Draft& draft);
+
+/// Of a group: of the type of its first device.
+int state_weight(const Draft& draft, const DraftGroup& group, const models::Cluster& cluster);
+/// Whether its plan may divide states unevenly: ZeRO over all replicas, whose experts are not
+/// shared.
+bool may_weigh_states(const Draft& draft);
+/// Whether some layer is held by groups of different weights.
+bool weighs_states(const Draft& draft, const models::Cluster& cluster);
 
 /// The plan, unsigned.
 ir::Plan plan_of(const Draft& draft, const PlannerInput& input);
@@ -83,8 +97,8 @@ bool shares_experts(const Draft& draft);
 
 /// None of what a draft cannot say: redundancy, reroutes, experts that groups share which differ or
 /// whose parameters ZeRO-3 divides further, sequence parallelism other than Megatron's, stages
-/// without a layer, groups, experts or ZeRO settings that change from segment to segment, uneven
-/// shards.
+/// without a layer, groups, experts or ZeRO settings that change from segment to segment, shards
+/// that differ within a GPU type.
 std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input);
 
 /// What the second does otherwise, in words: "8 stages instead of 5, ZeRO-1 instead of ZeRO-0".

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "models/schedule/schedule.h"
 #include "planners/kit/plan_parts.h"
@@ -19,6 +20,10 @@ template <class T>
 const T& any_of(const std::vector<T>& values, Rng& rng) {
   return values[any_of_count(values.size(), rng)];
 }
+
+/// Share of the moves of ZeRO that change how even its shards are: layers that are divided by
+/// memory most often leave nothing for it to gain.
+constexpr double kWeighs = 0.2;
 
 /// Divides the samples of a micro-batch over the groups of each stage: evenly, more to the first.
 bool share_samples(DraftPipeline& pipeline) {
@@ -133,8 +138,32 @@ void DraftMoves::keep_experts(Draft& draft) const {
   }
 }
 
+/// As few weights as say the same, of types that the draft uses.
+void DraftMoves::keep_weights(Draft& draft) const {
+  if (draft.state_weights.empty()) return;
+  std::vector<int> weights(draft.state_weights.size(), 0);
+  int divisor = 0, most = 0;
+  for (const DraftPipeline& pipeline : draft.pipelines) {
+    for (const DraftStage& stage : pipeline.stages) {
+      for (const DraftGroup& group : stage.groups) {
+        const int weight = state_weight(draft, group, input_.cluster);
+        weights[as_size(input_.cluster.device(group.devices.front()).gpu_type)] = weight;
+        divisor = std::gcd(divisor, weight);
+        most = std::max(most, weight);
+      }
+    }
+  }
+  if (most == divisor || draft.pipelines.size() < 2 || !may_weigh_states(draft)) {
+    draft.state_weights.clear();
+    return;
+  }
+  for (int& weight : weights) weight = std::max(1, weight / divisor);
+  draft.state_weights = weights;
+}
+
 bool DraftMoves::settle(Draft& draft) const {
   keep_experts(draft);
+  keep_weights(draft);
   for (const DraftPipeline& pipeline : draft.pipelines) {
     if (!allowed_samples(pipeline, input_.job)) return false;
   }
@@ -144,7 +173,9 @@ bool DraftMoves::settle(Draft& draft) const {
 
 bool DraftMoves::settle(Draft& draft, const Draft& before) const {
   keep_experts(draft);
-  const bool alike = draft.zero == before.zero && draft.schedule == before.schedule &&
+  keep_weights(draft);
+  const bool alike = draft.zero == before.zero && draft.state_weights == before.state_weights &&
+                     draft.schedule == before.schedule &&
                      draft.virtual_stages == before.virtual_stages;
   if (!alike) return settle(draft);
   for (const DraftPipeline& pipeline : draft.pipelines) {
@@ -174,6 +205,13 @@ bool DraftMoves::settle(Draft& draft, const Draft& before) const {
 }
 
 bool DraftMoves::apply(MoveKind kind, Draft& draft, const DraftCosts::View& view, Rng& rng) const {
+  if (!make(kind, draft, view, rng)) return false;
+  // Weights that say nothing would make two drafts of one.
+  if (!weighs_states(draft, input_.cluster)) draft.state_weights.clear();
+  return true;
+}
+
+bool DraftMoves::make(MoveKind kind, Draft& draft, const DraftCosts::View& view, Rng& rng) const {
   const Draft before = draft;
   const std::size_t pipeline = pick_pipeline(draft, view, rng);
   switch (kind) {
@@ -597,6 +635,28 @@ bool DraftMoves::change_placement(Draft& draft, const DraftCosts::View& view, Rn
   return true;
 }
 
+/// Idle devices in place of the stage's own, those of a group on one node and of its type; they are
+/// idle no more.
+bool DraftMoves::take_idle(DraftStage& stage, std::vector<DeviceId>& idle) const {
+  for (DraftGroup& group : stage.groups) {
+    const int type = input_.cluster.device(group.devices.front()).gpu_type;
+    std::map<NodeId, std::vector<DeviceId>> nodes;
+    for (const DeviceId device : idle) {
+      if (input_.cluster.device(device).gpu_type == type) nodes[node_of(device)].push_back(device);
+    }
+    const auto found = std::find_if(nodes.begin(), nodes.end(), [&](const auto& node) {
+      return node.second.size() >= group.devices.size();
+    });
+    if (found == nodes.end()) return false;
+    group.devices.assign(found->second.begin(),
+                         found->second.begin() + static_cast<long>(group.devices.size()));
+    std::erase_if(idle, [&](DeviceId device) {
+      return std::find(group.devices.begin(), group.devices.end(), device) != group.devices.end();
+    });
+  }
+  return true;
+}
+
 bool DraftMoves::change_idle(Draft& draft, const DraftCosts::View& view, Rng& rng) const {
   const std::vector<DeviceId> used = devices_of(draft);
   std::vector<DeviceId> idle;
@@ -613,6 +673,22 @@ bool DraftMoves::change_idle(Draft& draft, const DraftCosts::View& view, Rng& rn
     } else {
       return false;
     }
+    return true;
+  }
+  // A pipeline or a stage like one that is there, which keeps all alike.
+  if (limits_.uniform && rng.bernoulli(0.3)) {
+    DraftPipeline added = own;
+    for (DraftStage& stage : added.stages) {
+      if (!take_idle(stage, idle)) return false;
+    }
+    draft.pipelines.push_back(added);
+    return true;
+  }
+  if (limits_.experts && (limits_.uniform || rng.bernoulli(0.3))) {
+    const std::size_t place = any_of_count(own.stages.size(), rng);
+    DraftStage added = own.stages[place];
+    if (!take_idle(added, idle)) return false;
+    own.stages.insert(own.stages.begin() + static_cast<long>(place), added);
     return true;
   }
   // Idle devices of one node, as wide as they come.
@@ -645,7 +721,39 @@ bool DraftMoves::change_idle(Draft& draft, const DraftCosts::View& view, Rng& rn
   return true;
 }
 
+/// Twice or half as much, or one more or less, of what ZeRO divides to the groups of a GPU type.
+bool DraftMoves::change_weights(Draft& draft, Rng& rng) const {
+  std::set<int> types;
+  for (const DeviceId device : devices_of(draft)) {
+    types.insert(input_.cluster.device(device).gpu_type);
+  }
+  if (types.size() < 2 || draft.pipelines.size() < 2) return false;
+  if (draft.state_weights.empty()) {
+    draft.state_weights.assign(input_.cluster.gpu_types.size(), 1);
+  }
+  const int type = any_of(std::vector<int>(types.begin(), types.end()), rng);
+  int& weight = draft.state_weights[as_size(type)];
+  constexpr int kSteps = 4;
+  switch (rng.integer(0, kSteps - 1)) {
+    case 0:
+      weight *= 2;
+      break;
+    case 1:
+      weight /= 2;
+      break;
+    case 2:
+      ++weight;
+      break;
+    default:
+      --weight;
+  }
+  return weight >= 1 && weight <= kMostDraftWeight;
+}
+
 bool DraftMoves::change_zero(Draft& draft, Rng& rng) const {
+  if (limits_.weights && may_weigh_states(draft) && rng.bernoulli(kWeighs)) {
+    return change_weights(draft, rng);
+  }
   const std::vector<int>& stages = input_.job.allowed.zero_stages;
   if (stages.size() < 2) return false;
   const int stage = any_of(stages, rng);
@@ -729,7 +837,7 @@ bool DraftMoves::split_experts(DraftPipeline& pipeline, std::size_t stage, int c
 bool DraftMoves::change_experts(Draft& draft, const Pipelines& pipelines, Rng& rng) const {
   const int how = static_cast<int>(rng.integer(0, 2));
   const std::size_t stage = any_of_count(draft.pipelines[pipelines.front()].stages.size(), rng);
-  const bool every = rng.bernoulli(0.6);
+  const bool every = rng.bernoulli(0.6) || limits_.uniform;
   const int count = 1 << rng.integer(1, 3);
   if (how == 1) return join_experts(draft, pipelines, count);
   const DraftStage model = draft.pipelines[pipelines.front()].stages[stage];

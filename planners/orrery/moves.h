@@ -22,7 +22,7 @@ enum class MoveKind {
   order,      ///< Of stages; a stage from one pipeline to another.
   placement,  ///< Which devices.
   idle,       ///< Leave devices out, take them in.
-  zero,       ///< Stage of ZeRO.
+  zero,       ///< Stage of ZeRO; how much of its shards GPU types keep.
   schedule,   ///< And virtual stages.
   transfer,   ///< How activations cross between groups; overlap of gradients.
   experts,    ///< Which groups of a stage hold the experts of its layers together.
@@ -43,6 +43,7 @@ struct MoveLimits {
   bool uniform = false;      ///< One tensor-parallel degree and micro-batch size, equal pipelines.
   bool mixed_stages = true;  ///< Several groups in a stage.
   bool experts = false;      ///< Of one stage that share the experts of its layers.
+  bool weights = false;      ///< Shards of ZeRO as large as Draft::state_weights say.
   std::vector<char> without = std::vector<char>(kMoveKinds, 0);  ///< By kind: ablations.
 };
 
@@ -69,6 +70,7 @@ class DraftMoves {
   std::size_t pick_pipeline(const Draft& draft, const DraftCosts::View& view, Rng& rng) const;
   Pipelines scope(const Draft& draft, std::size_t pipeline, Rng& rng) const;
 
+  bool make(MoveKind kind, Draft& draft, const DraftCosts::View& view, Rng& rng) const;
   bool move_layers(Draft& draft, const DraftCosts::View& view, Rng& rng) const;
   bool move_batches(Draft& draft, const DraftCosts::View& view, Rng& rng) const;
   bool resize_batches(Draft& draft, const Pipelines& pipelines, Rng& rng) const;
@@ -82,7 +84,10 @@ class DraftMoves {
   bool move_stage(Draft& draft, std::size_t from, Rng& rng) const;
   bool change_placement(Draft& draft, const DraftCosts::View& view, Rng& rng) const;
   bool change_idle(Draft& draft, const DraftCosts::View& view, Rng& rng) const;
+  bool take_idle(DraftStage& stage, std::vector<DeviceId>& idle) const;
   bool change_zero(Draft& draft, Rng& rng) const;
+  bool change_weights(Draft& draft, Rng& rng) const;
+  void keep_weights(Draft& draft) const;
   bool change_schedule(Draft& draft, Rng& rng) const;
   bool change_transfer(Draft& draft, Rng& rng) const;
   bool change_experts(Draft& draft, const Pipelines& pipelines, Rng& rng) const;

@@ -127,16 +127,18 @@ void describe(config::Visitor& v, OrrerySettings& s) {
   v.optional("allowed", s.allowed,
              "everything: all that the job allows, gradients synchronized during the backward "
              "pass, also in pieces of one size, and parameters gathered during the next forward "
-             "pass (on up to 960 devices), and groups of a stage that share experts; as_others: "
-             "what plans of other planners of the catalog have, so without pieces, without such "
-             "gathers, without shared experts and with one chunk in each stage.");
+             "pass (on up to 960 devices), shards of ZeRO that are larger on some GPU types (the "
+             "same), and groups of a stage that share experts; as_others: what plans of other "
+             "planners of the catalog have, so without pieces, without such gathers, with even "
+             "shards, without shared experts and with one chunk in each stage.");
   v.optional(
       "target", s.target,
       "For whom the plan must be executable. megatron: one tensor-parallel degree, pipelines "
       "that are alike, whose stages may have unequal layers, 1F1B, ZeRO-1 at most, one kind of "
       "recomputation, ranks of a node in one run, so that orrery export can write it; flagscale: "
       "as megatron, but with a degree for each run of stages of one GPU type, and no virtual "
-      "stages; executor: Orrery's own (Megatron's sequence parallelism alone, no ZeRO-3 with tied "
+      "stages, nor groups that share experts; executor: Orrery's own (Megatron's sequence "
+      "parallelism alone, no ZeRO-3 with tied "
       "embeddings).");
   v.optional("objective", s.objective,
              "time of an iteration, dollars for it, or energy (what the boards of the GPUs may "
@@ -162,20 +164,28 @@ OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& sett
       weight_(std::begin(kFirstWeights), std::end(kFirstWeights)) {
   limits_.chunks = settings.allowed == OrreryAllowed::everything;
   limits_.gathers = limits_.chunks && input.devices.size() <= kMostForGathers;
+  limits_.weights = limits_.gathers && (settings.target == OrreryTarget::any ||
+                                        settings.target == OrreryTarget::executor);
   limits_.uniform =
       settings.target == OrreryTarget::megatron || settings.target == OrreryTarget::flagscale;
   limits_.mixed_stages = !limits_.uniform;
-  limits_.experts = limits_.mixed_stages && input.workload.shape.experts > 0 &&
-                    settings.allowed == OrreryAllowed::everything &&
-                    settings.without != OrreryWithout::experts;
+  limits_.experts =
+      settings.target != OrreryTarget::flagscale && input.workload.shape.experts > 0 &&
+      settings.allowed == OrreryAllowed::everything && settings.without != OrreryWithout::experts;
   if (settings.without != OrreryWithout::nothing) {
     weight_[static_cast<int>(settings.without) - 1] = 0;
   }
-  if (!limits_.experts) {
-    kinds_ = static_cast<int>(MoveKind::experts);
-    weight_.resize(as_size(kinds_));
-  }
+  // Where all pipelines are alike few moves lead away from shared experts: first without.
+  experts_later_ =
+      limits_.experts && limits_.uniform && settings.objective != OrreryObjective::frontier;
+  set_experts(limits_.experts && !experts_later_);
   report_.work_unit = "simulations";
+}
+
+void OrrerySearch::set_experts(bool shared) {
+  limits_.experts = shared;
+  kinds_ = shared ? kMoveKinds : static_cast<int>(MoveKind::experts);
+  weight_.resize(as_size(kinds_), kFirstWeights[static_cast<int>(MoveKind::experts)]);
 }
 
 std::int64_t OrrerySearch::own_budget() const {
@@ -487,7 +497,10 @@ std::optional<OrrerySearch::Child> OrrerySearch::walk(int parent, int steps, dou
     here = std::move(next);
     if (best && here.predicted >= best->predicted) continue;
     if (explore && tries_.contains(structure(here.draft))) continue;
-    if (!known(here.draft, here.view)) best = here;
+    if (known(here.draft, here.view)) continue;
+    // Few drafts on a walk are what a target runs: the best of those counts.
+    if (settings_.target != OrreryTarget::any && !admissible(plan_of(here.draft, input_))) continue;
+    best = here;
   }
   return best;
 }
@@ -864,6 +877,14 @@ PlannerResult OrrerySearch::run() {
     stop_at_ = 0;
     aim_at(OrreryObjective::time);
   } else {
+    if (experts_later_) {
+      stop_at_ = report_.work + (budget() - report_.work) / 2;
+      climb();
+      stop_at_ = 0;
+      begun_at_ = report_.work - borrowed_ - extra_;
+      set_experts(true);
+      seed_own();
+    }
     climb();
   }
   vary_transfers();

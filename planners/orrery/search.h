@@ -94,6 +94,8 @@ class OrrerySearch {
     std::unique_ptr<models::Evaluator::Pending> evaluation;
   };
 
+  /// Whether moves and seeds share experts from here on.
+  void set_experts(bool shared);
   bool over() const;
   /// Simulations: as the settings say; and no more than the work budget.
   std::int64_t own_budget() const;
@@ -181,6 +183,7 @@ class OrrerySearch {
   std::map<std::uint64_t, int> tries_;  ///< And by their structure.
   std::vector<double> weight_;          ///< By kind of move.
   int kinds_ = kMoveKinds;              ///< Of moves: the last may be of no use.
+  bool experts_later_ = false;          ///< Experts are shared in the second half of the search.
   std::map<std::pair<ir::ScheduleKind, bool>, double> correction_;  ///< By schedule and overlap.
   std::int64_t priced_ = 0;
   std::int64_t borrowed_ = 0;    ///< Simulations of planners that gave seeds.

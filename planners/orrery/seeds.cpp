@@ -73,13 +73,14 @@ class SeedSearch {
       if (!kind && entry != nullptr && !entry->folds_back) kind = other;
     }
     if (!kind) return {};
+    Draft base;
+    base.schedule = *kind;
+    base.virtual_stages = models::schedule_entry(*kind).uses_chunks ? 2 : 1;
     for (const int stage : zeros) {
-      Draft base;
-      base.schedule = *kind;
-      base.virtual_stages = models::schedule_entry(*kind).uses_chunks ? 2 : 1;
       base.zero.stage = stage;
       search(base);
     }
+    if (found_.empty()) search_for_memory(base);
     std::sort(found_.begin(), found_.end(), [](const SeedDraft& a, const SeedDraft& b) {
       return a.value != b.value ? a.value < b.value : a.draft < b.draft;
     });
@@ -92,6 +93,47 @@ class SeedSearch {
   }
 
  private:
+  /// Where memory forbids all else: states divided among the pipelines of all GPU types, by every
+  /// stage of ZeRO that the job allows, and at last by how much memory the types have.
+  void search_for_memory(Draft base) {
+    among_all_ = true;
+    for (const bool evenly : {true, false}) {
+      if (!evenly && (!moves_.limits().weights || types_.size() < 2)) return;
+      if (!evenly) base.state_weights = weights_by_memory();
+      for (const int stage : {1, 2, 3}) {
+        const auto& allowed = input_.job.allowed.zero_stages;
+        if (std::find(allowed.begin(), allowed.end(), stage) == allowed.end()) continue;
+        base.zero.stage = stage;
+        choices_.clear();
+        search(base);
+        if (!found_.empty()) return;
+      }
+    }
+  }
+
+  std::vector<int> weights_by_memory() const {
+    double most = 0;
+    for (const int type : types_) {
+      most = std::max(most, costs_.stage_costs().capacity(type).value);
+    }
+    std::vector<int> weights(input_.cluster.gpu_types.size(), 1);
+    for (const int type : types_) {
+      const double share = costs_.stage_costs().capacity(type).value / most;
+      weights[as_size(type)] = std::max(1, static_cast<int>(std::lround(kMostDraftWeight * share)));
+    }
+    return weights;
+  }
+
+  /// Pipelines that divide the states of one of the choice.
+  int replicas(const SetChoice& choice) const {
+    if (!among_all_) return choice.pipelines;
+    std::size_t own = 0;
+    for (const int type : choice.types) {
+      for (const auto& [node, devices] : by_node_.at(type)) own += devices.size();
+    }
+    return static_cast<int>(as_size(choice.pipelines) * input_.devices.size() / own);
+  }
+
   struct UnitsOfType {
     Units units;
     bool alike = true;  ///< All of one class.
@@ -240,8 +282,8 @@ class SeedSearch {
     choice.rate = choice.fill = 0;
     for (std::size_t k = 0; k < kinds.size(); ++k) {
       // States that ZeRO divides are divided among all pipelines of the plan; at least these.
-      if (!balance_.layers(draft, k, choice.pipelines)) return false;
-      const DraftBalance::Chain chain = balance_.chain(draft, k, choice.pipelines);
+      if (!balance_.layers(draft, k, replicas(choice))) return false;
+      const DraftBalance::Chain chain = balance_.chain(draft, k, replicas(choice));
       choice.rate += kinds[k] * choice.micro_batch_size / chain.longest;
       choice.fill = std::max(choice.fill, chain.sum - chain.longest);
     }
@@ -426,6 +468,7 @@ class SeedSearch {
   std::map<std::tuple<int, int, int>, UnitsOfType> units_;  ///< By type, degree and groups.
   std::map<std::tuple<int, int, std::vector<int>>, std::vector<SetChoice>> choices_;
   std::vector<SeedDraft> found_;
+  bool among_all_ = false;  ///< Types that are not in a choice have as many pipelines.
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 #include <variant>
@@ -308,6 +309,46 @@ TEST(Orrery, SharesExpertsWhereNoDeviceHoldsALayer) {
   EXPECT_EQ(complaint(world, world.input(), with), "");
   EXPECT_GE(most_shared(*plan_of(with)), 2);
   EXPECT_NE(with.report.chosen.find("EP"), std::string::npos) << with.report.chosen;
+}
+
+TEST(Orrery, SharesExpertsAsMegatronDoes) {
+  World world(make_cluster({{"X", 100, 6, 4, 100, 2}}, 5), moe_model(2, 32, 4096), 16, 512);
+  world.job.allowed.max_tensor_parallel = 1;
+  world.job.allowed.zero_stages = {0};
+  const PlannerResult result = run_planner("orrery", world.input(), {{"target", "megatron"}});
+  ASSERT_NE(plan_of(result), nullptr);
+  EXPECT_GE(most_shared(*plan_of(result)), 2);
+  const auto terms = models::in_terms_of(models::Trainer::megatron, *plan_of(result), world.cluster,
+                                         world.workload);
+  ASSERT_TRUE(std::holds_alternative<models::TrainerPlan>(terms));
+  EXPECT_EQ(std::get<models::TrainerPlan>(terms).expert_parallel, most_shared(*plan_of(result)));
+  const PlannerResult flagscale = run_planner("orrery", world.input(), {{"target", "flagscale"}});
+  EXPECT_EQ(plan_of(flagscale), nullptr);
+}
+
+/// With even shards no plan of two layers fits: whoever holds one with GPUs of the other type needs
+/// more than the small ones have.
+TEST(Orrery, WeighsShardsWhereMemoryForbidsEvenOnes) {
+  ir::ModelShape shape = small_model(2);
+  shape.vocabulary = 1000;
+  shape.ffn = 64 * 1024;
+  World world(make_cluster({{"X", 300, 3.5, 2, 200, 1}, {"Y", 300, 2.33, 2, 200, 1}}, 25), shape, 8,
+              128);
+  everything(world.job);
+  world.job.allowed.max_tensor_parallel = 1;
+  const PlannerResult even = run_planner("orrery", world.input(), {{"allowed", "as_others"}});
+  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(even.outcome));
+  EXPECT_EQ(std::get<models::Infeasible>(even.outcome).constraint, "device memory");
+  const PlannerResult uneven = run_planner("orrery", world.input(), {});
+  ASSERT_NE(plan_of(uneven), nullptr);
+  EXPECT_EQ(complaint(world, world.input(), uneven), "");
+  std::set<int> weights;
+  for (const ir::Pipeline& pipeline : plan_of(uneven)->pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      weights.insert(stage.segments.front().groups.front().state_weight);
+    }
+  }
+  EXPECT_GE(weights.size(), 2u);
 }
 
 TEST(Orrery, FindsWhatOthersFindAndMore) {
@@ -650,12 +691,58 @@ TEST(OrreryDraft, OfAPlanIsThePlan) {
   EXPECT_GE(drafted, 5);
 }
 
-TEST(OrreryDraft, IsNoneOfAPlanWithUnevenShards) {
-  World world(make_cluster({{"X", 300, 80, 4, 200, 1}}, 5), small_model(16), 32, 1024);
-  ir::Plan plan = *plan_of(run_planner("megatron_grid", world.input()));
-  ASSERT_TRUE(draft_of(plan, world.input()));
-  plan.pipelines[0].stages[0].segments[0].groups[0].state_weight = 2;
-  EXPECT_FALSE(draft_of(plan, world.input()));
+/// Two pipelines of one stage, on one GPU of each type.
+Draft two_replicas(const std::vector<int>& weights, int zero) {
+  Draft draft;
+  draft.zero = {zero, 0};
+  draft.state_weights = weights;
+  for (const int device : {0, 1}) {
+    DraftPipeline& pipeline = draft.pipelines.emplace_back();
+    pipeline.micro_batches = 4;
+    DraftStage& stage = pipeline.stages.emplace_back();
+    stage.groups = {{{DeviceId{device}}, 1}};
+    stage.chunks = {{4, 0, 0}};
+  }
+  return draft;
+}
+
+TEST(OrreryDraft, SaysShardsThatDifferByGpuType) {
+  World world(make_cluster({{"X", 300, 80, 1, 200, 1}, {"Y", 300, 80, 1, 200, 1}}, 5),
+              small_model(4), 8, 1024);
+  everything(world.job);
+  const Draft draft = two_replicas({3, 1}, 2);
+  ir::Plan plan = plan_of(draft, world.input());
+  EXPECT_EQ(world.defects(plan), "");
+  EXPECT_EQ(plan.pipelines[0].stages[0].segments[0].groups[0].state_weight, 3);
+  EXPECT_EQ(draft_of(plan, world.input()), draft);
+  EXPECT_NE(differences(two_replicas({}, 2), draft).find("shards of 3:1 by GPU type"),
+            std::string::npos);
+  World alike(make_cluster({{"X", 300, 80, 2, 200, 1}}, 5), small_model(4), 8, 1024);
+  everything(alike.job);
+  EXPECT_FALSE(draft_of(plan, alike.input())) << "within a type";
+}
+
+TEST(OrreryCosts, PriceUnevenShards) {
+  for (const int zero : {1, 2, 3}) {
+    for (const std::vector<int>& weights : {std::vector<int>{}, {3, 1}}) {
+      const sim::ForkResult ratio = sim::run_forked([&] {
+        World world(make_cluster({{"X", 300, 80, 1, 200, 1}, {"Y", 300, 80, 1, 200, 1}}, 0.5),
+                    small_model(4), 8, 1024);
+        everything(world.job);
+        const PlannerInput input = world.input();
+        const Draft draft = two_replicas(weights, zero);
+        sim::IterationSimulator simulator(world.cluster, world.topology, false);
+        const sim::SimulatorEvaluator evaluator(simulator, world.workload, world.job,
+                                                world.profile);
+        return fmt::format("{}",
+                           DraftCosts(input).view(draft).seconds /
+                               evaluator.evaluate(plan_of(draft, input)).iteration_time.value);
+      });
+      ASSERT_TRUE(std::holds_alternative<std::string>(ratio));
+      EXPECT_NEAR(std::stod(std::get<std::string>(ratio)), 1, 0.05)
+          << "ZeRO-" << zero << (weights.empty() ? "" : ", uneven");
+    }
+  }
 }
 
 TEST(OrreryDraft, DifferencesAreSaidInWords) {
