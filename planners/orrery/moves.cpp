@@ -21,9 +21,21 @@ const T& any_of(const std::vector<T>& values, Rng& rng) {
   return values[any_of_count(values.size(), rng)];
 }
 
-/// Share of the moves of ZeRO that change how even its shards are: layers that are divided by
-/// memory most often leave nothing for it to gain.
-constexpr double kWeighs = 0.2;
+/// Share of the moves of ZeRO that change how even its shards are, where memory is short.
+constexpr double kWeighs = 0.5;
+
+/// Layers are recomputed, or shards uneven already: else no GPU type lacks what another could keep.
+bool short_of_memory(const Draft& draft) {
+  if (!draft.state_weights.empty()) return true;
+  for (const DraftPipeline& pipeline : draft.pipelines) {
+    for (const DraftStage& stage : pipeline.stages) {
+      for (const DraftChunk& chunk : stage.chunks) {
+        if (chunk.full + chunk.selective > 0) return true;
+      }
+    }
+  }
+  return false;
+}
 
 /// Divides the samples of a micro-batch over the groups of each stage: evenly, more to the first.
 bool share_samples(DraftPipeline& pipeline) {
@@ -751,7 +763,8 @@ bool DraftMoves::change_weights(Draft& draft, Rng& rng) const {
 }
 
 bool DraftMoves::change_zero(Draft& draft, Rng& rng) const {
-  if (limits_.weights && may_weigh_states(draft) && rng.bernoulli(kWeighs)) {
+  if (limits_.weights && may_weigh_states(draft) && short_of_memory(draft) &&
+      rng.bernoulli(kWeighs)) {
     return change_weights(draft, rng);
   }
   const std::vector<int>& stages = input_.job.allowed.zero_stages;
