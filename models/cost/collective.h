@@ -3,8 +3,8 @@
 ///
 /// A closed form knows of each edge only the path that PathFunction gives: its narrowest link and
 /// its latency. It does not know which links two edges have in common, so edges that leave a node
-/// side by side through one NIC are priced as if each had it alone; the flows of the simulator
-/// share it. Order the group node by node (ring_order) where that matters.
+/// side by side through one NIC are priced as if each had it alone; the flows of the simulator and
+/// shared_links.h share it. Order the group node by node (ring_order) where that matters.
 ///
 /// On paths with a calibration every message takes the latency and the bandwidth of its size, and
 /// rings, chains and direct all-to-all are multiplied by the factor that was measured for as many

@@ -21,21 +21,8 @@ const T& any_of(const std::vector<T>& values, Rng& rng) {
   return values[any_of_count(values.size(), rng)];
 }
 
-/// Share of the moves of ZeRO that change how even its shards are, where memory is short.
+/// Share of the moves of ZeRO that change how uneven its shards are, where they are.
 constexpr double kWeighs = 0.5;
-
-/// Layers are recomputed, or shards uneven already: else no GPU type lacks what another could keep.
-bool short_of_memory(const Draft& draft) {
-  if (!draft.state_weights.empty()) return true;
-  for (const DraftPipeline& pipeline : draft.pipelines) {
-    for (const DraftStage& stage : pipeline.stages) {
-      for (const DraftChunk& chunk : stage.chunks) {
-        if (chunk.full + chunk.selective > 0) return true;
-      }
-    }
-  }
-  return false;
-}
 
 /// Divides the samples of a micro-batch over the groups of each stage: evenly, more to the first.
 bool share_samples(DraftPipeline& pipeline) {
@@ -739,10 +726,6 @@ bool DraftMoves::change_weights(Draft& draft, Rng& rng) const {
   for (const DeviceId device : devices_of(draft)) {
     types.insert(input_.cluster.device(device).gpu_type);
   }
-  if (types.size() < 2 || draft.pipelines.size() < 2) return false;
-  if (draft.state_weights.empty()) {
-    draft.state_weights.assign(input_.cluster.gpu_types.size(), 1);
-  }
   const int type = any_of(std::vector<int>(types.begin(), types.end()), rng);
   int& weight = draft.state_weights[as_size(type)];
   constexpr int kSteps = 4;
@@ -763,10 +746,8 @@ bool DraftMoves::change_weights(Draft& draft, Rng& rng) const {
 }
 
 bool DraftMoves::change_zero(Draft& draft, Rng& rng) const {
-  if (limits_.weights && may_weigh_states(draft) && short_of_memory(draft) &&
-      rng.bernoulli(kWeighs)) {
-    return change_weights(draft, rng);
-  }
+  // Where even shards fit, uneven ones only lengthen rings: layers are divided by memory, too.
+  if (!draft.state_weights.empty() && rng.bernoulli(kWeighs)) return change_weights(draft, rng);
   const std::vector<int>& stages = input_.job.allowed.zero_stages;
   if (stages.size() < 2) return false;
   const int stage = any_of(stages, rng);

@@ -43,7 +43,7 @@ struct MoveLimits {
   bool uniform = false;      ///< One tensor-parallel degree and micro-batch size, equal pipelines.
   bool mixed_stages = true;  ///< Several groups in a stage.
   bool experts = false;      ///< Of one stage that share the experts of its layers.
-  bool weights = false;      ///< Shards of ZeRO as large as Draft::state_weights say.
+  bool weights = false;      ///< Uneven shards of ZeRO (Draft::state_weights), if no others fit.
   std::vector<char> without = std::vector<char>(kMoveKinds, 0);  ///< By kind: ablations.
 };
 

@@ -126,11 +126,11 @@ void describe(config::Visitor& v, OrrerySettings& s) {
              "never slower than any of them.");
   v.optional("allowed", s.allowed,
              "everything: all that the job allows, gradients synchronized during the backward "
-             "pass, also in pieces of one size, and parameters gathered during the next forward "
-             "pass (on up to 960 devices), shards of ZeRO that are larger on some GPU types (the "
-             "same), and groups of a stage that share experts; as_others: what plans of other "
-             "planners of the catalog have, so without pieces, without such gathers, with even "
-             "shards, without shared experts and with one chunk in each stage.");
+             "pass, also in pieces of one size, groups of a stage that share experts, and on up to "
+             "960 devices parameters gathered during the next forward pass and, where even ones "
+             "fit nowhere, shards of ZeRO that are larger on some GPU types; as_others: what plans "
+             "of other planners of the catalog have, so without pieces, such gathers, uneven "
+             "shards and shared experts, and with one chunk in each stage.");
   v.optional(
       "target", s.target,
       "For whom the plan must be executable. megatron: one tensor-parallel degree, pipelines "
