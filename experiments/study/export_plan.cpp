@@ -235,7 +235,7 @@ std::string torchtitan_toml(const models::TrainerPlan& plan, const LoadedRun& ru
   }
   const ir::Pipeline& first = run.plan->pipelines.front();
   const bool pipelined = plan.stages > 1;
-  const int shards = plan.zero == 0 ? 1 : plan.shard_group == 0 ? plan.replicas : plan.shard_group;
+  const int shards = plan.shards();
   text += fmt::format("\n[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\n",
                       plan.micro_batch_size * (pipelined ? first.micro_batches : 1),
                       ir::global_batch(*run.plan), job.sequence_length);

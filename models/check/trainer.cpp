@@ -121,12 +121,9 @@ class Reader {
     }
     if (out_.expert_parallel == 1) return;
     if (out_.context_parallel > 1) refuse("expert parallelism beside context parallelism");
-    const int shards = out_.zero == 0          ? 1
-                       : out_.shard_group == 0 ? out_.replicas
-                                               : out_.shard_group;
-    if (trainer_ == Trainer::torchtitan && shards % out_.expert_parallel != 0) {
+    if (trainer_ == Trainer::torchtitan && out_.shards() % out_.expert_parallel != 0) {
       refuse(fmt::format("expert parallelism over {} of {} shards: its ranks are some of FSDP's",
-                         out_.expert_parallel, shards));
+                         out_.expert_parallel, out_.shards()));
     }
   }
 

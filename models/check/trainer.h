@@ -53,6 +53,9 @@ struct TrainerPlan {
   std::vector<NodeRanks> nodes;  ///< Megatron-LM, torchtitan: in the order of their ranks.
   bool pipeline_first = false;   ///< Megatron-LM: ranks by tensor, pipeline, data.
   std::vector<Mesh> meshes;      ///< FlagScale.
+
+  /// Into how many parts ZeRO divides.
+  int shards() const { return zero == 0 ? 1 : shard_group == 0 ? replicas : shard_group; }
 };
 
 /// The plan in the trainer's terms, or every reason why the trainer cannot run it. The plan is

@@ -102,27 +102,8 @@ int state_weight(const Draft& draft, const DraftGroup& group, const models::Clus
 }
 
 bool may_weigh_states(const Draft& draft) {
-  return draft.zero.shards_optimizer() && draft.zero.shard_group == 0 && !shares_experts(draft);
-}
-
-bool weighs_states(const Draft& draft, const models::Cluster& cluster) {
-  if (draft.state_weights.empty()) return false;
-  std::vector<std::set<int>> of_layer;
-  for (const DraftPipeline& pipeline : draft.pipelines) {
-    std::size_t layer = 0;
-    for (std::size_t c = 0; c < static_cast<std::size_t>(draft.virtual_stages); ++c) {
-      for (const DraftStage& stage : pipeline.stages) {
-        for (int i = 0; i < stage.chunks[c].layers; ++i, ++layer) {
-          if (layer == of_layer.size()) of_layer.emplace_back();
-          for (const DraftGroup& group : stage.groups) {
-            of_layer[layer].insert(state_weight(draft, group, cluster));
-          }
-        }
-      }
-    }
-  }
-  return std::any_of(of_layer.begin(), of_layer.end(),
-                     [](const std::set<int>& weights) { return weights.size() > 1; });
+  return draft.pipelines.size() > 1 && draft.zero.shards_optimizer() &&
+         draft.zero.shard_group == 0 && !shares_experts(draft);
 }
 
 bool gathers_in_passes(const Draft& draft) { return draft.gathers_next && has_gathers(draft); }

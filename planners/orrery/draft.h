@@ -80,11 +80,9 @@ bool gathers_in_passes(const Draft& draft);
 
 /// Of a group: of the type of its first device.
 int state_weight(const Draft& draft, const DraftGroup& group, const models::Cluster& cluster);
-/// Whether its plan may divide states unevenly: ZeRO over all replicas, whose experts are not
-/// shared.
+/// Whether its plan may divide states unevenly: by ZeRO over all of several pipelines that share no
+/// experts.
 bool may_weigh_states(const Draft& draft);
-/// Whether some layer is held by groups of different weights.
-bool weighs_states(const Draft& draft, const models::Cluster& cluster);
 
 /// The plan, unsigned.
 ir::Plan plan_of(const Draft& draft, const PlannerInput& input);
@@ -98,7 +96,7 @@ bool shares_experts(const Draft& draft);
 /// None of what a draft cannot say: redundancy, reroutes, experts that groups share which differ or
 /// whose parameters ZeRO-3 divides further, sequence parallelism other than Megatron's, stages
 /// without a layer, groups, experts or ZeRO settings that change from segment to segment, shards
-/// that differ within a GPU type.
+/// that differ within a GPU type or by more than kMostDraftWeight.
 std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input);
 
 /// What the second does otherwise, in words: "8 stages instead of 5, ZeRO-1 instead of ZeRO-0".

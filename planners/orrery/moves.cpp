@@ -137,32 +137,9 @@ void DraftMoves::keep_experts(Draft& draft) const {
   }
 }
 
-/// As few weights as say the same, of types that the draft uses.
-void DraftMoves::keep_weights(Draft& draft) const {
-  if (draft.state_weights.empty()) return;
-  std::vector<int> weights(draft.state_weights.size(), 0);
-  int divisor = 0, most = 0;
-  for (const DraftPipeline& pipeline : draft.pipelines) {
-    for (const DraftStage& stage : pipeline.stages) {
-      for (const DraftGroup& group : stage.groups) {
-        const int weight = state_weight(draft, group, input_.cluster);
-        weights[as_size(input_.cluster.device(group.devices.front()).gpu_type)] = weight;
-        divisor = std::gcd(divisor, weight);
-        most = std::max(most, weight);
-      }
-    }
-  }
-  if (most == divisor || draft.pipelines.size() < 2 || !may_weigh_states(draft)) {
-    draft.state_weights.clear();
-    return;
-  }
-  for (int& weight : weights) weight = std::max(1, weight / divisor);
-  draft.state_weights = weights;
-}
-
 bool DraftMoves::settle(Draft& draft) const {
   keep_experts(draft);
-  keep_weights(draft);
+  if (!may_weigh_states(draft)) draft.state_weights.clear();
   for (const DraftPipeline& pipeline : draft.pipelines) {
     if (!allowed_samples(pipeline, input_.job)) return false;
   }
@@ -172,7 +149,7 @@ bool DraftMoves::settle(Draft& draft) const {
 
 bool DraftMoves::settle(Draft& draft, const Draft& before) const {
   keep_experts(draft);
-  keep_weights(draft);
+  if (!may_weigh_states(draft)) draft.state_weights.clear();
   const bool alike = draft.zero == before.zero && draft.state_weights == before.state_weights &&
                      draft.schedule == before.schedule &&
                      draft.virtual_stages == before.virtual_stages;
@@ -204,13 +181,6 @@ bool DraftMoves::settle(Draft& draft, const Draft& before) const {
 }
 
 bool DraftMoves::apply(MoveKind kind, Draft& draft, const DraftCosts::View& view, Rng& rng) const {
-  if (!make(kind, draft, view, rng)) return false;
-  // Weights that say nothing would make two drafts of one.
-  if (!weighs_states(draft, input_.cluster)) draft.state_weights.clear();
-  return true;
-}
-
-bool DraftMoves::make(MoveKind kind, Draft& draft, const DraftCosts::View& view, Rng& rng) const {
   const Draft before = draft;
   const std::size_t pipeline = pick_pipeline(draft, view, rng);
   switch (kind) {
@@ -728,20 +698,8 @@ bool DraftMoves::change_weights(Draft& draft, Rng& rng) const {
   }
   const int type = any_of(std::vector<int>(types.begin(), types.end()), rng);
   int& weight = draft.state_weights[as_size(type)];
-  constexpr int kSteps = 4;
-  switch (rng.integer(0, kSteps - 1)) {
-    case 0:
-      weight *= 2;
-      break;
-    case 1:
-      weight /= 2;
-      break;
-    case 2:
-      ++weight;
-      break;
-    default:
-      --weight;
-  }
+  const std::vector<int> next = {2 * weight, weight / 2, weight + 1, weight - 1};
+  weight = any_of(next, rng);
   return weight >= 1 && weight <= kMostDraftWeight;
 }
 

@@ -70,7 +70,6 @@ class DraftMoves {
   std::size_t pick_pipeline(const Draft& draft, const DraftCosts::View& view, Rng& rng) const;
   Pipelines scope(const Draft& draft, std::size_t pipeline, Rng& rng) const;
 
-  bool make(MoveKind kind, Draft& draft, const DraftCosts::View& view, Rng& rng) const;
   bool move_layers(Draft& draft, const DraftCosts::View& view, Rng& rng) const;
   bool move_batches(Draft& draft, const DraftCosts::View& view, Rng& rng) const;
   bool resize_batches(Draft& draft, const Pipelines& pipelines, Rng& rng) const;
@@ -87,7 +86,6 @@ class DraftMoves {
   bool take_idle(DraftStage& stage, std::vector<DeviceId>& idle) const;
   bool change_zero(Draft& draft, Rng& rng) const;
   bool change_weights(Draft& draft, Rng& rng) const;
-  void keep_weights(Draft& draft) const;
   bool change_schedule(Draft& draft, Rng& rng) const;
   bool change_transfer(Draft& draft, Rng& rng) const;
   bool change_experts(Draft& draft, const Pipelines& pipelines, Rng& rng) const;

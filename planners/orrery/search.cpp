@@ -138,8 +138,7 @@ void describe(config::Visitor& v, OrrerySettings& s) {
       "recomputation, ranks of a node in one run, so that orrery export can write it; flagscale: "
       "as megatron, but with a degree for each run of stages of one GPU type, and no virtual "
       "stages, nor groups that share experts; executor: Orrery's own (Megatron's sequence "
-      "parallelism alone, no ZeRO-3 with tied "
-      "embeddings).");
+      "parallelism alone, no ZeRO-3 with tied embeddings).");
   v.optional("objective", s.objective,
              "time of an iteration, dollars for it, or energy (what the boards of the GPUs may "
              "draw, so an upper bound): GPUs that a plan leaves out cost and draw nothing. "

@@ -253,7 +253,10 @@ void Symmetry::check_shared_paths(std::span<const DeviceId> group, const LocalCl
 }
 
 void Symmetry::add_exchange(const ir::InnerCollective& inner, LocalClass& one) const {
-  if (in_.mode != InnerMode::closed_form || inner.kind != ir::CollectiveKind::all_to_all) return;
+  if (in_.mode != InnerMode::closed_form || inner.kind != ir::CollectiveKind::all_to_all ||
+      one.members.size() == 1) {
+    return;
+  }
   const auto same = [&](const ir::InnerCollective* other) {
     return other->groups == inner.groups && other->bytes_per_peer == inner.bytes_per_peer;
   };

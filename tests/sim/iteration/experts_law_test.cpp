@@ -21,6 +21,16 @@ models::Workload expert_workload(int blocks) {
   return workload;
 }
 
+/// One stage of groups, pairs of which share experts.
+ir::Plan sharing_plan(int groups, int tensor_parallel) {
+  PlanShape shape;
+  shape.groups = groups;
+  shape.tensor_parallel = tensor_parallel;
+  ir::Plan plan = make_plan(shape, 2);
+  plan.pipelines[0].stages[0].segments[0].expert_parallel = 2;
+  return plan;
+}
+
 /// By rank: the ends of its passes, in order.
 std::map<int, std::vector<long long>> pass_ends(const Outcome& run, const ir::Program& program) {
   std::map<int, std::vector<long long>> ends;
@@ -42,11 +52,7 @@ std::map<int, std::vector<long long>> pass_ends(const Outcome& run, const ir::Pr
 TEST(Experts, ASlowGroupHoldsThoseThatShareItsExpertsInEveryPass) {
   const models::Cluster cluster = make_cluster({});
   const models::Workload workload = expert_workload(2);
-  PlanShape shape;
-  shape.groups = 4;
-  shape.tensor_parallel = 2;
-  ir::Plan plan = make_plan(shape, 2);
-  plan.pipelines[0].stages[0].segments[0].expert_parallel = 2;
+  const ir::Plan plan = sharing_plan(4, 2);
   IterationOptions options;
   options.stragglers = {{DeviceId{0}, 2.0}};
   for (const bool collapsed : {true, false}) {
@@ -70,11 +76,7 @@ TEST(Experts, ASlowGroupHoldsThoseThatShareItsExpertsInEveryPass) {
 
 TEST(Experts, CollapsedGroupsShareANicAsTheirFlowsDo) {
   const models::Workload workload = expert_workload(2);
-  PlanShape shape;
-  shape.groups = 2;
-  shape.tensor_parallel = 4;
-  ir::Plan plan = make_plan(shape, 2);
-  plan.pipelines[0].stages[0].segments[0].expert_parallel = 2;
+  const ir::Plan plan = sharing_plan(2, 4);
   const auto seconds = [&](const models::Cluster& cluster, bool collapsed, double slowdown) {
     models::LowerOptions lowering;
     lowering.collapsed = collapsed;
