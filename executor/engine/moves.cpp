@@ -272,34 +272,42 @@ void OpGroupRing::broadcast(const Tensor& tensor) {
   tag_.first_part += kMostBroadcastPieces;
 }
 
-void OpGroupRing::exchange(const Tensor& from, const Tensor& to) {
+void OpGroupRing::exchange(const Tensor& from, const std::vector<std::size_t>& sent,
+                           const Tensor& to, const std::vector<std::size_t>& received) {
   const std::size_t members = as_size(expert_degree());
-  ORRERY_CHECK(from.elements == to.elements && from.elements % members == 0,
-               "{} elements to {} among {}", from.elements, to.elements, members);
-  const std::size_t size = from.elements / members;
   const std::size_t width = backend_.element_bytes(from.wide);
   backend_.synchronize();
   const std::int64_t begin = now_ns();
   const std::int64_t begin_cpu = thread_cpu_ns();
-  std::vector<std::byte> out(from.elements * width), in(from.elements * width);
+  std::vector<std::byte> out(from.elements * width), in(to.elements * width);
   backend_.download(from, out);
-  const auto piece = [&](std::vector<std::byte>& all, std::size_t member) {
-    return std::span(all).subspan(member * size * width, size * width);
+  const auto pieces = [&](std::vector<std::byte>& all, const std::vector<std::size_t>& sizes) {
+    ORRERY_CHECK(sizes.size() == members, "{} sizes among {}", sizes.size(), members);
+    std::vector<std::span<std::byte>> cut;
+    std::size_t at = 0;
+    for (const std::size_t size : sizes) {
+      cut.push_back(std::span(all).subspan(at, size * width));
+      at += size * width;
+    }
+    ORRERY_CHECK(at == all.size(), "sizes of {} bytes for {}", at, all.size());
+    return cut;
   };
+  const auto outgoing = pieces(out, sent), incoming = pieces(in, received);
   const std::size_t self = as_size(expert_position());
   const Tag tag = make_tag(tag_.step, tag_.op, tag_.first_part++);
   std::vector<RequestPointer> requests;
-  for (std::size_t member = 0; member < members && size > 0; ++member) {
-    if (member == self) continue;
-    requests.push_back(transport_.receive(experts_.ranks[member], tag, piece(in, member)));
+  for (std::size_t member = 0; member < members; ++member) {
+    if (member == self || incoming[member].empty()) continue;
+    requests.push_back(transport_.receive(experts_.ranks[member], tag, incoming[member]));
   }
   // Each begins with the next one, so that no one gets from all at once.
-  for (std::size_t step = 1; step < members && size > 0; ++step) {
+  for (std::size_t step = 1; step < members; ++step) {
     const std::size_t member = (self + step) % members;
-    requests.push_back(transport_.send(experts_.ranks[member], tag, piece(out, member)));
-    bytes_ += static_cast<std::int64_t>(size * width);
+    if (outgoing[member].empty()) continue;
+    requests.push_back(transport_.send(experts_.ranks[member], tag, outgoing[member]));
+    bytes_ += static_cast<std::int64_t>(outgoing[member].size());
   }
-  std::ranges::copy(piece(out, self), piece(in, self).begin());
+  std::ranges::copy(outgoing[self], incoming[self].begin());
   for (const RequestPointer& request : requests) request->wait();
   backend_.upload(in, to);
   nanoseconds_ += now_ns() - begin;

@@ -54,7 +54,8 @@ class OpGroupRing final : public TensorGroup {
   void broadcast(const Tensor& tensor) override;
   int expert_degree() const override { return experts_.size(); }
   int expert_position() const override { return experts_.position; }
-  void exchange(const Tensor& from, const Tensor& to) override;
+  void exchange(const Tensor& from, const std::vector<std::size_t>& sent, const Tensor& to,
+                const std::vector<std::size_t>& received) override;
   std::int64_t nanoseconds() const { return nanoseconds_; }
   /// Processor time of the calling thread in them: packing, sums.
   std::int64_t cpu_nanoseconds() const { return cpu_nanoseconds_; }

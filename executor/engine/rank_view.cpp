@@ -101,7 +101,8 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
 PassGroups RankView::groups_of_members(const ir::Op& op) const {
   std::vector<int> ranks;
   std::size_t own = 0;
-  for (const OpId member : program_.members_of(program_.op_groups[op.match])) {
+  const auto members = program_.members_of(program_.op_groups[op.match]);
+  for (const OpId member : members) {
     const int other = program_.op(member).rank.value;
     if (other == rank_.value) own = ranks.size();
     ranks.push_back(other);
@@ -112,7 +113,12 @@ PassGroups RankView::groups_of_members(const ir::Op& op) const {
   out.experts.position = static_cast<int>(own / degree);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (i / degree == own / degree) out.tensor.ranks.push_back(ranks[i]);
-    if (i % degree == own % degree) out.experts.ranks.push_back(ranks[i]);
+    if (i % degree != own % degree) continue;
+    out.experts.ranks.push_back(ranks[i]);
+    const ir::SegmentInfo& info = segment(program_.op(members[i]));
+    if (info.expert_samples == 0) continue;
+    const int even = program_.header.model.experts / info.expert_parallel;
+    out.expert_members.push_back({info.experts > 0 ? info.experts : even, info.samples});
   }
   return out;
 }
@@ -350,6 +356,7 @@ std::vector<ModelShard::HeldBlock> RankView::held_blocks() const {
       held.position = own.tensor.position;
       held.expert_degree = own.experts.size();
       held.expert_position = own.experts.position;
+      held.expert_members = own.expert_members;
       held.sequence = has_sequence(info);
     }
   }
@@ -410,7 +417,10 @@ std::vector<std::string> find_unrunnable(const ir::Program& program) {
     }
   }
   if (apart) {
-    out.emplace_back("experts divided among groups of different degrees, samples or ZeRO shards");
+    out.emplace_back(
+        "experts divided among groups that do not meet at each dispatch: of different degrees or "
+        "ZeRO "
+        "shards, or of several GPUs with different samples");
   } else if (crossing) {
     out.emplace_back("ops that wait for ops of other ranks");
   }

@@ -29,6 +29,7 @@ struct ActivationKey {
 struct PassGroups {
   RingGroup tensor;
   RingGroup experts;
+  std::vector<ExpertMember> expert_members = {};  ///< As ModelShard::HeldBlock's.
 };
 
 class RankView {

@@ -91,7 +91,7 @@ class Worker {
 };
 
 /// What makes a Program impossible to run op by op here, in words: a collapsed one, dependencies
-/// across ranks, experts among groups that differ, all-to-all, state ops.
+/// across ranks, experts among groups that do not meet at each dispatch, all-to-all, state ops.
 std::vector<std::string> find_unrunnable(const ir::Program& program);
 
 /// Mean loss per token over the samples of a step, summed in the order of the samples, so that it

@@ -1,7 +1,8 @@
 // Experts. Rows of tokens lie by expert, sample and place where the tokens are, and by expert,
-// group, sample and place where the experts are. Places that no token took are rows of zeros, which
-// the experts compute as any other, as programs count them.
+// member, sample and place where the experts are. Places that no token took are rows of zeros,
+// which the experts compute as any other, as programs count them.
 #include <cstddef>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -13,21 +14,42 @@
 namespace orrery::executor {
 namespace {
 
-/// Sizes of the rows on their way.
+/// Sizes of the rows on their way between the members that hold experts together.
 class Rows {
  public:
   Rows(const BlockWork& work, const Routing& routing)
-      : experts_(as_size(work.header.model.experts)),
-        groups_(as_size(work.place.expert_degree)),
-        each_(routing.rows.size() / experts_) {}
-  /// Experts here, and rows of each of them.
-  std::size_t experts() const { return experts_ / groups_; }
-  std::size_t of_expert() const { return groups_ * each_; }
-  std::size_t groups() const { return groups_; }
-  std::size_t from_each_group() const { return each_; }
+      : own_(as_size(work.place.expert_position)), hidden_(as_size(work.hidden())) {
+    const std::size_t experts = as_size(work.header.model.experts);
+    const std::size_t each = routing.rows.size() / experts;
+    for (const ExpertMember& member : work.place.expert_members) {
+      held_.push_back(as_size(member.experts));
+      sent_.push_back(as_size(member.samples) * each / as_size(work.batch.samples));
+    }
+    if (!held_.empty()) return;
+    const std::size_t members = as_size(work.place.expert_degree);
+    held_.assign(members, experts / members);
+    sent_.assign(members, each);
+  }
+  std::size_t members() const { return held_.size(); }
+  /// Experts here, and rows of each of them: from all members, and elements of those from one.
+  std::size_t experts() const { return held_[own_]; }
+  std::size_t of_expert() const { return std::accumulate(sent_.begin(), sent_.end(), 0UL); }
+  std::size_t elements_from(std::size_t member) const { return sent_[member] * hidden_; }
+  /// By member: elements that this one sends to its experts, and that come from it to those here.
+  std::vector<std::size_t> to_others() const {
+    std::vector<std::size_t> sizes;
+    for (const std::size_t held : held_) sizes.push_back(held * elements_from(own_));
+    return sizes;
+  }
+  std::vector<std::size_t> from_others() const {
+    std::vector<std::size_t> sizes;
+    for (std::size_t m = 0; m < members(); ++m) sizes.push_back(experts() * elements_from(m));
+    return sizes;
+  }
 
  private:
-  std::size_t experts_, groups_, each_;
+  std::size_t own_, hidden_;
+  std::vector<std::size_t> held_, sent_;  ///< By member: its experts, its rows of each expert.
 };
 
 int as_int(std::size_t value) { return static_cast<int>(value); }
@@ -38,32 +60,41 @@ Tensor equal_part(const Tensor& tensor, std::size_t number, std::size_t count) {
   return part(tensor, number * size, (number + 1) * size);
 }
 
-/// From the order by (a, b) to that by (b, a), in new memory.
-Tensor transposed(const BlockWork& work, const Tensor& tensor, std::size_t a, std::size_t b) {
+/// Rows of the experts here from the order by (member, expert) to that by (expert, member), or with
+/// `back` the other way, in new memory.
+Tensor reordered(const BlockWork& work, const Rows& rows, const Tensor& tensor, bool back) {
   Tensor out = work.backend.allocate(tensor.elements, tensor.wide);
-  for (std::size_t i = 0; i < a; ++i) {
-    for (std::size_t j = 0; j < b; ++j) {
-      work.backend.copy(equal_part(tensor, i * b + j, a * b), equal_part(out, j * a + i, a * b));
+  const std::size_t of_expert = tensor.elements / rows.experts();
+  std::size_t by_member = 0, before = 0;  // Before: of an expert's rows, those of former members.
+  for (std::size_t member = 0; member < rows.members(); ++member) {
+    const std::size_t size = rows.elements_from(member);
+    for (std::size_t expert = 0; expert < rows.experts(); ++expert, by_member += size) {
+      const std::size_t by_expert = expert * of_expert + before;
+      const std::size_t from = back ? by_expert : by_member, to = back ? by_member : by_expert;
+      work.backend.copy(part(tensor, from, from + size), part(out, to, to + size));
     }
+    before += size;
   }
   return out;
 }
 
 /// Rows by expert, sample and place to those that the experts here get.
 Tensor to_experts(const BlockWork& work, TensorGroup& group, const Rows& rows, const Tensor& sent) {
-  if (rows.groups() == 1) return sent;
-  const Tensor arrived = work.backend.allocate(sent.elements, false);
-  group.exchange(sent, arrived);
-  return rows.experts() == 1 ? arrived : transposed(work, arrived, rows.groups(), rows.experts());
+  if (rows.members() == 1) return sent;
+  const std::vector<std::size_t> sizes = rows.from_others();
+  const Tensor arrived =
+      work.backend.allocate(std::accumulate(sizes.begin(), sizes.end(), 0UL), false);
+  group.exchange(sent, rows.to_others(), arrived, sizes);
+  return rows.experts() == 1 ? arrived : reordered(work, rows, arrived, false);
 }
 
 Tensor from_experts(const BlockWork& work, TensorGroup& group, const Rows& rows,
                     const Tensor& made) {
-  if (rows.groups() == 1) return made;
-  const Tensor sent =
-      rows.experts() == 1 ? made : transposed(work, made, rows.experts(), rows.groups());
-  Tensor returned = work.backend.allocate(sent.elements, false);
-  group.exchange(sent, returned);
+  if (rows.members() == 1) return made;
+  const Tensor sent = rows.experts() == 1 ? made : reordered(work, rows, made, true);
+  const std::vector<std::size_t> sizes = rows.to_others();
+  Tensor returned = work.backend.allocate(std::accumulate(sizes.begin(), sizes.end(), 0UL), false);
+  group.exchange(sent, rows.from_others(), returned, sizes);
   return returned;
 }
 

@@ -152,7 +152,14 @@ std::vector<UnitRange> held_slices(const ParameterInfo& info, const Place& at) {
   if (info.experts == 0) return {own_part(info.split_length)};
   const std::int64_t width = info.split_length / info.experts;
   const UnitRange columns = own_part(width);
-  const UnitRange experts = even_slice(info.experts, at.expert_degree, at.expert_position);
+  UnitRange experts = even_slice(info.experts, at.expert_degree, at.expert_position);
+  if (!at.expert_members.empty()) {
+    experts = {0, 0};
+    for (int member = 0; member <= at.expert_position; ++member) {
+      experts.begin = experts.end;
+      experts.end += at.expert_members[as_size(member)].experts;
+    }
+  }
   std::vector<UnitRange> out;
   for (std::int64_t expert = experts.begin; expert < experts.end; ++expert) {
     const UnitRange slice = {expert * width + columns.begin, expert * width + columns.end};

@@ -41,6 +41,7 @@ struct Place {
   int position = 0;
   int expert_degree = 1;
   int expert_position = 0;
+  std::vector<ExpertMember> expert_members = {};  ///< As ModelShard::HeldBlock's.
 };
 
 /// What the member at that place holds, ascending, no slice touching the next: an even part. Where

@@ -72,7 +72,7 @@ std::int64_t count_of(const std::vector<UnitRange>& ranges) {
 }
 
 Place place_of(const ModelShard::HeldBlock& at) {
-  return {at.degree, at.position, at.expert_degree, at.expert_position};
+  return {at.degree, at.position, at.expert_degree, at.expert_position, at.expert_members};
 }
 
 }  // namespace

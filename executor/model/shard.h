@@ -55,6 +55,12 @@ struct TokenRows {
   int width = 0;
 };
 
+/// Of a member of those that hold the experts of a block together.
+struct ExpertMember {
+  int experts = 0;  ///< That it holds.
+  int samples = 0;  ///< Of a micro-batch, that it takes.
+};
+
 /// What the ranks that share a pass exchange in it: those of a tensor-parallel group, and those
 /// that hold the other experts. Calls of all members come in the same order.
 class TensorGroup {
@@ -74,8 +80,10 @@ class TensorGroup {
   /// Members that hold experts together, and this one's place: others than those above.
   virtual int expert_degree() const = 0;
   virtual int expert_position() const = 0;
-  /// Equal part i of `from` goes to the i-th of them, and part i of `to` comes from there.
-  virtual void exchange(const Tensor& from, const Tensor& to) = 0;
+  /// The next sent[i] elements of `from` go to the i-th of them, and the next received[i] of `to`
+  /// come from there.
+  virtual void exchange(const Tensor& from, const std::vector<std::size_t>& sent, const Tensor& to,
+                        const std::vector<std::size_t>& received) = 0;
 };
 
 /// Units of a parameter of a block.
@@ -102,7 +110,8 @@ class SilentGroup final : public TensorGroup {
   void broadcast(const Tensor&) override {}
   int expert_degree() const override { return 1; }
   int expert_position() const override { return 0; }
-  void exchange(const Tensor&, const Tensor&) override {}
+  void exchange(const Tensor&, const std::vector<std::size_t>&, const Tensor&,
+                const std::vector<std::size_t>&) override {}
 
  private:
   int degree_;
@@ -174,6 +183,8 @@ class ModelShard {
     int position = 0;
     int expert_degree = 1;
     int expert_position = 0;
+    /// By member of those that hold the experts together; empty: all hold and take as much.
+    std::vector<ExpertMember> expert_members = {};
     /// Megatron's sequence parallelism: activations between the blocks are those of the member's
     /// own part of each sample's tokens.
     bool sequence = false;

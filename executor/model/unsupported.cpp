@@ -74,7 +74,7 @@ void check_segments(const ir::Program& program, Problems& out) {
                                program.header.sequence_length, degree));
     }
     if (segment.expert_parallel > 1 &&
-        (s.experts < 1 || s.experts % segment.expert_parallel != 0)) {
+        (s.experts < 1 || (segment.experts == 0 && s.experts % segment.expert_parallel != 0))) {
       found.insert(
           fmt::format("expert parallelism {} with {} experts", segment.expert_parallel, s.experts));
     }

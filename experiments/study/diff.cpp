@@ -59,8 +59,7 @@ Properties properties(const ir::Stage& stage, const models::Cluster& cluster) {
                                                                    ir::name_of(group.sequence),
                                                                    group.sequence_degree);
                                               })},
-          {"expert parallelism",
-           by_segment(stage, [](const auto& s) { return std::to_string(s.expert_parallel); })},
+          {"expert parallelism", by_segment(stage, expert_parallel)},
           {"recompute",
            by_segment(stage, [](const auto& s) { return std::string(ir::name_of(s.recompute)); })},
           {"ZeRO", by_segment(stage,

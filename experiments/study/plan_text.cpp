@@ -69,4 +69,11 @@ std::string tensor_parallel(const ir::Stage& stage) {
   });
 }
 
+std::string expert_parallel(const ir::Segment& segment) {
+  const std::string experts =
+      by_group(segment, [](const ir::Group& group) { return std::to_string(group.experts); });
+  return experts == "0" ? std::to_string(segment.expert_parallel)
+                        : fmt::format("{} ({})", segment.expert_parallel, experts);
+}
+
 }  // namespace orrery::experiments

@@ -26,6 +26,9 @@ std::string id_ranges(std::vector<DeviceId> devices);
 /// "0-10", "0-10, 31-41" of a stage of several segments.
 std::string block_ranges(const ir::Stage& stage);
 
+/// "2"; "2 (1+3)" of groups that hold unlike numbers of experts.
+std::string expert_parallel(const ir::Segment& segment);
+
 /// "4", "4+2" of groups of different degree; of the stage's first segment.
 std::string tensor_parallel(const ir::Stage& stage);
 

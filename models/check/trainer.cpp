@@ -204,7 +204,8 @@ class Reader {
             return other.tensor_parallel == group.tensor_parallel &&
                    other.sequence == group.sequence &&
                    other.sequence_degree == group.sequence_degree &&
-                   other.samples == group.samples && other.state_weight == group.state_weight;
+                   other.samples == group.samples && other.state_weight == group.state_weight &&
+                   other.experts == group.experts;
           });
       if (!alike || segment.groups.size() != model.groups.size()) {
         refuse("tensor-parallel groups of a stage that differ, or are not as many in each");

@@ -414,8 +414,14 @@ class Validator {
   void check_experts(const ir::Segment& segment, const std::string& path) {
     const int degree = segment.expert_parallel;
     if (degree < 1) return fail(path, fmt::format("expert_parallel {}", degree));
-    if (degree == 1) return;
-    if (workload_.shape.experts == 0 || workload_.shape.experts % degree != 0) {
+    const bool named = std::any_of(segment.groups.begin(), segment.groups.end(),
+                                   [](const ir::Group& group) { return group.experts != 0; });
+    if (degree == 1) {
+      if (named) fail(path, "groups name their experts, which none shares", "set expert_parallel");
+      return;
+    }
+    const bool divides = named || workload_.shape.experts % degree == 0;
+    if (workload_.shape.experts == 0 || !divides) {
       fail(path, fmt::format("expert_parallel {} cannot split {} experts", degree,
                              workload_.shape.experts));
     }
@@ -429,6 +435,33 @@ class Validator {
       if (segment.groups[g].devices.size() == segment.groups[first].devices.size()) continue;
       return fail(fmt::format("{}.groups[{}]", path, g),
                   "groups that share experts must have equally many devices");
+    }
+    for (std::size_t first = 0; named && first < segment.groups.size(); first += as_size(degree)) {
+      check_named_experts(segment, first, path);
+    }
+  }
+
+  void check_named_experts(const ir::Segment& segment, std::size_t first, const std::string& path) {
+    int sum = 0;
+    for (std::size_t g = first; g < first + as_size(segment.expert_parallel); ++g) {
+      const ir::Group& group = segment.groups[g];
+      sum += group.experts;
+      const std::string at = fmt::format("{}.groups[{}]", path, g);
+      if (group.experts < 1) {
+        fail(
+            at,
+            fmt::format("experts {}, where other groups of the segment name theirs", group.experts),
+            "each group must hold at least one");
+      }
+      if (group.devices.size() > 1) {
+        fail(at, "groups that hold unlike numbers of experts must be single devices",
+             "they meet at each dispatch, for which what they do in between must be equal");
+      }
+    }
+    if (sum != workload_.shape.experts) {
+      fail(path,
+           fmt::format("groups {} to {} hold {} experts together, of {}", first,
+                       first + as_size(segment.expert_parallel) - 1, sum, workload_.shape.experts));
     }
   }
 

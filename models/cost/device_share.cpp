@@ -67,10 +67,10 @@ double shard_count(const ir::Zero& zero, double replicas) {
   return std::max(1.0, most > 0 ? std::min(most, replicas) : replicas);
 }
 
-double sharded_parameters(const Block& block, int tensor_parallel, int expert_parallel,
+double sharded_parameters(const Block& block, int tensor_parallel, const ExpertParts& experts,
                           const ir::Zero& zero, double replicas) {
   const double shards = shard_count(zero, replicas);
-  const double expert_shards = shard_count(zero, std::floor(replicas / expert_parallel));
+  const double expert_shards = shard_count(zero, std::floor(replicas / experts.degree));
   double total = 0;
   for (const Parameter& parameter : block.parameters) {
     double share = static_cast<double>(parameter.elements);
@@ -78,13 +78,13 @@ double sharded_parameters(const Block& block, int tensor_parallel, int expert_pa
       const std::int64_t slices = (parameter.split_length + tensor_parallel - 1) / tensor_parallel;
       share *= static_cast<double>(slices) / static_cast<double>(parameter.split_length);
     }
-    total += parameter.expert ? share / expert_parallel / expert_shards : share / shards;
+    total += parameter.expert ? share / experts.parts / expert_shards : share / shards;
   }
   return total;
 }
 
-double device_parameters(const Block& block, int tensor_parallel, int expert_parallel) {
-  return sharded_parameters(block, tensor_parallel, expert_parallel, ir::Zero{}, 1);
+double device_parameters(const Block& block, int tensor_parallel, const ExpertParts& experts) {
+  return sharded_parameters(block, tensor_parallel, experts, ir::Zero{}, 1);
 }
 
 bool is_recomputed(ir::BlockKind kind) {

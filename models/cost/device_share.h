@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "models/base/units.h"
+#include "models/cost/expert_share.h"
 #include "models/ir/model_shape.h"
 #include "models/ir/plan.h"
 #include "models/spec/cluster.h"
@@ -21,8 +22,8 @@ FlopsPerSecond peak_flops(const GpuType& gpu, ir::Dtype dtype);
 
 /// Elements of the block's parameters on one device: split ones in whole slices over the
 /// tensor-parallel group (the first devices get one slice more), experts' divided by
-/// `expert_parallel`, the rest on every device.
-double device_parameters(const Block& block, int tensor_parallel, int expert_parallel);
+/// `experts.parts`, the rest on every device.
+double device_parameters(const Block& block, int tensor_parallel, const ExpertParts& experts);
 
 /// Replicas among which ZeRO divides the model states: `replicas` of a block in the plan, or fewer
 /// if the segment has shard groups. Where shards are uneven a device counts as one of as many
@@ -30,8 +31,8 @@ double device_parameters(const Block& block, int tensor_parallel, int expert_par
 double shard_count(const ir::Zero& zero, double replicas);
 
 /// As device_parameters, each parameter divided among the shards that hold its states. Experts
-/// have expert_parallel times fewer replicas.
-double sharded_parameters(const Block& block, int tensor_parallel, int expert_parallel,
+/// have experts.degree times fewer replicas.
+double sharded_parameters(const Block& block, int tensor_parallel, const ExpertParts& experts,
                           const ir::Zero& zero, double replicas);
 
 /// Recompute concerns layers; embedding and head keep what they need, as the FLOP counts of

@@ -106,6 +106,8 @@ KernelTimes& KernelTimes::operator+=(const KernelTimes& other) {
   backward_weight += other.backward_weight;
   attention += other.attention;
   experts += other.experts;
+  experts_backward += other.experts_backward;
+  experts_backward_weight += other.experts_backward_weight;
   kernels_forward += other.kernels_forward;
   kernels_backward += other.kernels_backward;
   return *this;
@@ -273,9 +275,12 @@ KernelTimes Kernels::layer(const KernelLayer& layer, const KernelDegrees& at) co
   }
   if (layer.experts > 0) {
     const double ffn = layer.expert_ffn;
-    const double local = std::max(1.0, static_cast<double>(layer.experts) / at.expert_parallel);
+    const double even = static_cast<double>(layer.experts) / at.expert_parallel;
+    const double local = at.experts > 0 ? at.experts : std::max(1.0, even);
     // Of one expert, from the tokens of all ranks of the group.
-    const double rows = tokens * layer.top_k * at.expert_parallel / layer.experts * layer.load;
+    const double all = at.expert_samples > 0 ? static_cast<double>(at.expert_samples) / at.samples
+                                             : at.expert_parallel;
+    const double rows = tokens * layer.top_k * all / layer.experts * layer.load;
     KernelTimes own = linear(rows, wide * ffn / tp, hidden, at, local);
     own += linear(rows, hidden, ffn / tp, at, local);
     part += rows * local * ffn / tp;
@@ -286,7 +291,12 @@ KernelTimes Kernels::layer(const KernelLayer& layer, const KernelDegrees& at) co
     // forward and three times backward, times `routing`.
     const double routed = rows * local * hidden / tp * model_.routing;
     own += kernels(streaming(8 * routed), 4, streaming(12 * routed), 4);
-    own.experts = own.forward + streaming(between.forward.activation * rows * local * ffn / tp);
+    const auto with_activation = [&](Seconds products, const Traffic::Pass& pass) {
+      return products + streaming(pass.activation * rows * local * ffn / tp);
+    };
+    own.experts = with_activation(own.forward, between.forward);
+    own.experts_backward = with_activation(own.backward, between.backward);
+    own.experts_backward_weight = own.backward_weight;
     total += own;
   }
   const double whole = own_tokens(at) * hidden;

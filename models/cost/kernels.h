@@ -61,6 +61,10 @@ struct KernelDegrees {
   int tensor_parallel = 1;
   int context_parallel = 1;
   int expert_parallel = 1;
+  /// Of a layer, on this GPU, and samples whose tokens come to them; 0: as many as each of
+  /// expert_parallel groups that take `samples` each.
+  int experts = 0;
+  int expert_samples = 0;
   /// Of the products of linear layers; attention, router and head stay in 16 bits.
   ir::Dtype products = ir::Dtype::bf16;
   bool causal = true;
@@ -76,10 +80,12 @@ struct KernelDegrees {
 
 struct KernelTimes {
   Seconds forward;
-  Seconds backward;         ///< Without recomputation.
-  Seconds backward_weight;  ///< Part of backward that gives gradients of weights.
-  Seconds attention;        ///< Part of forward that selective recomputation repeats.
-  Seconds experts;          ///< Part of forward that recomputing experts repeats.
+  Seconds backward;                 ///< Without recomputation.
+  Seconds backward_weight;          ///< Part of backward that gives gradients of weights.
+  Seconds attention;                ///< Part of forward that selective recomputation repeats.
+  Seconds experts;                  ///< Part of forward that recomputing experts repeats.
+  Seconds experts_backward;         ///< Part of backward of the same kernels.
+  Seconds experts_backward_weight;  ///< Part of experts_backward that gives gradients of weights.
   int kernels_forward = 0;
   int kernels_backward = 0;
   KernelTimes& operator+=(const KernelTimes& other);

@@ -33,15 +33,21 @@ struct Kept {
   Bytes input;      ///< What full recompute keeps.
 };
 
-Kept kept_by(const Block& block, const ir::Group& group) {
+/// `load` of ExpertShare.
+Kept kept_by(const Block& block, const ir::Group& group, double load) {
   const bool split_norms = group.sequence == ir::SequenceParallelism::megatron;
   const double tensor = group.tensor_parallel;
   const double per_sample = static_cast<double>(group.samples) / group.sequence_degree;
   const double replicated = split_norms ? per_sample / tensor : per_sample;
-  return {per_sample / tensor * block.kept_split + replicated * block.kept_replicated,
-          per_sample / tensor * block.attention_kept,
-          per_sample / tensor * block.experts_split + replicated * block.experts_replicated,
-          replicated * block.input_bytes};
+  Kept kept{per_sample / tensor * block.kept_split + replicated * block.kept_replicated,
+            per_sample / tensor * block.attention_kept,
+            per_sample / tensor * block.experts_split + replicated * block.experts_replicated,
+            replicated * block.input_bytes};
+  if (load != 1) {
+    kept.all += (load - 1) * kept.experts;
+    kept.experts *= load;
+  }
+  return kept;
 }
 
 /// Head and embedding in one segment share their matrix.
@@ -63,14 +69,14 @@ struct Counts {
   double sharded = 0;
 };
 
-Counts count_parameters(const ir::Segment& segment, const ir::Group& group, double replicas,
-                        const Workload& workload) {
+Counts count_parameters(const ir::Segment& segment, const ir::Group& group,
+                        const ExpertParts& experts, double replicas, const Workload& workload) {
   Counts counts;
   for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
     const Block& block = workload.block(b);
-    counts.whole += device_parameters(block, group.tensor_parallel, segment.expert_parallel);
-    counts.sharded += sharded_parameters(block, group.tensor_parallel, segment.expert_parallel,
-                                         segment.zero, replicas);
+    counts.whole += device_parameters(block, group.tensor_parallel, experts);
+    counts.sharded +=
+        sharded_parameters(block, group.tensor_parallel, experts, segment.zero, replicas);
   }
   const double shared = shared_parameters(segment, group, workload);
   counts.whole -= shared;
@@ -295,7 +301,8 @@ bool same_but_devices(const ir::Segment& a, const ir::Segment& b) {
   const auto alike = [](const ir::Group& x, const ir::Group& y) {
     return x.devices.size() == y.devices.size() && x.tensor_parallel == y.tensor_parallel &&
            x.samples == y.samples && x.sequence == y.sequence &&
-           x.sequence_degree == y.sequence_degree && x.state_weight == y.state_weight;
+           x.sequence_degree == y.sequence_degree && x.state_weight == y.state_weight &&
+           x.experts == y.experts;
   };
   return a.first_block == b.first_block && a.last_block == b.last_block &&
          a.virtual_stage == b.virtual_stage && a.recompute == b.recompute && a.zero == b.zero &&
@@ -323,7 +330,16 @@ bool needs_same(const ir::Plan& plan, std::size_t a, std::size_t b) {
 
 SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, double replicas,
                              const Workload& workload, const Job& job) {
-  const Counts counts = count_parameters(segment, group, replicas / group.state_weight, workload);
+  return segment_memory(segment, group, expert_share(segment, group), replicas, workload, job);
+}
+
+SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
+                             const ExpertShare& experts, double replicas, const Workload& workload,
+                             const Job& job) {
+  const ExpertParts parts = experts.parts(workload.shape.experts);
+  const double load = experts.load(workload.shape.experts, group.samples);
+  const Counts counts =
+      count_parameters(segment, group, parts, replicas / group.state_weight, workload);
   const auto held = [&](bool sharded) { return sharded ? counts.sharded : counts.whole; };
   const StateBytes& bytes = job.state_bytes;
   SegmentMemory memory;
@@ -335,7 +351,7 @@ SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
   Bytes gathered;
   for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
     const Block& block = workload.block(b);
-    const Kept kept = kept_by(block, group);
+    const Kept kept = kept_by(block, group, load);
     Bytes lacking;
     if (is_recomputed(block.kind)) {
       if (segment.recompute == ir::Recompute::selective) lacking = kept.attention;
@@ -349,16 +365,15 @@ SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
         memory.logits, static_cast<double>(group.samples) /
                            (static_cast<double>(group.tensor_parallel) * group.sequence_degree) *
                            block.logits);
-    const double parameters =
-        device_parameters(block, group.tensor_parallel, segment.expert_parallel);
+    const double parameters = device_parameters(block, group.tensor_parallel, parts);
     gathered = std::max(gathered, Bytes{parameters * bytes.weight});
   }
   if (segment.first_block.value > 0) {
-    memory.communication += kept_by(workload.block(segment.first_block), group).input;
+    memory.communication += kept_by(workload.block(segment.first_block), group, load).input;
   }
   if (segment.last_block.value + 1 < workload.size()) {
     memory.communication +=
-        kept_by(workload.block(BlockId{segment.last_block.value + 1}), group).input;
+        kept_by(workload.block(BlockId{segment.last_block.value + 1}), group, load).input;
   }
   if (segment.zero.shards_parameters()) memory.communication += gathered;
   return memory;

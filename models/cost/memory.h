@@ -7,6 +7,7 @@
 
 #include "models/base/ids.h"
 #include "models/base/units.h"
+#include "models/cost/expert_share.h"
 #include "models/ir/plan.h"
 #include "models/ir/profile.h"
 #include "models/ir/program.h"
@@ -49,8 +50,14 @@ struct SegmentMemory {
 /// kept_replicated, the latter also / tp with Megatron's sequence parallelism; all divided by the
 /// sequence degree. Selective recompute does not keep attention_kept / tp, full keeps the input of
 /// each layer only; `recomputed` is what a layer lacks then. Embedding and head keep theirs.
+/// Where groups that share experts differ, the weights of experts, and what is kept around and
+/// inside them, are those of the group's own experts and the tokens of all groups.
 SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, double replicas,
                              const Workload& workload, const Job& job);
+/// The same of a group whose peers the segment does not have.
+SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
+                             const ExpertShare& experts, double replicas, const Workload& workload,
+                             const Job& job);
 
 /// Data-parallel replicas of a block, each counted with its Group::state_weight.
 using ReplicasOf = std::function<int(BlockId)>;

@@ -13,6 +13,7 @@
 #include "models/base/check.h"
 #include "models/base/ids.h"
 #include "models/cost/device_share.h"
+#include "models/cost/expert_share.h"
 #include "models/cost/host_step.h"
 #include "models/cost/kernels.h"
 #include "models/cost/scale_profile.h"
@@ -61,6 +62,53 @@ std::vector<std::optional<Kernels>> kernels_of(const Cluster& cluster, const ir:
     if (known != profile.kernels.end()) all.back().emplace(*known, gpu.memory_bandwidth);
   }
   return all;
+}
+
+ExpertShare share_of(const BlockQuery& query) {
+  return {query.expert_parallel, query.experts, query.expert_samples};
+}
+
+/// Forward FLOPs for each own sample.
+struct BlockWork {
+  Flops rest;     ///< Not of experts.
+  Flops experts;  ///< With their imbalance, if shares were even.
+  double load;    ///< ExpertShare::load.
+  Flops all() const { return rest + load * experts; }
+  /// Over what the same GPU would compute with an even share.
+  double over_even() const { return load == 1 ? 1 : all() / (rest + experts); }
+  double of_experts() const { return experts.value > 0 ? load * experts / all() : 0; }
+};
+
+/// Without its block.
+BlockQuery query_of(int gpu_type, const ir::SegmentInfo& segment, const ir::Op& op) {
+  return {.gpu_type = gpu_type,
+          .block = {},
+          .pass = *ir::traits(op.kind).priced_as,
+          .tensor_parallel = segment.tensor_parallel,
+          .sequence_degree = segment.sequence_degree,
+          .samples = op.samples,
+          .recompute = segment.recompute,
+          .expert_parallel = segment.expert_parallel,
+          .experts = segment.experts,
+          .expert_samples = segment.expert_samples,
+          .sequence_parallel = segment.sequence != ir::SequenceParallelism::none};
+}
+
+/// Of experts in the pass that is asked for.
+Seconds experts_of(const KernelTimes& times, Pass pass) {
+  switch (pass) {
+    case Pass::forward:
+      return times.experts;
+    case Pass::backward:
+      return times.experts_backward;
+    case Pass::backward_input:
+      return times.experts_backward - times.experts_backward_weight;
+    case Pass::backward_weight:
+      return times.experts_backward_weight;
+    case Pass::optimizer:
+      break;
+  }
+  return {};
 }
 
 /// Of both passes the part that is asked for.
@@ -126,7 +174,8 @@ struct Pricer::State {
       for (const int value :
            {query.gpu_type, query.block.value, static_cast<int>(query.pass), query.tensor_parallel,
             query.sequence_degree, query.samples, static_cast<int>(query.recompute),
-            query.expert_parallel, static_cast<int>(query.sequence_parallel)}) {
+            query.expert_parallel, query.experts, query.expert_samples,
+            static_cast<int>(query.sequence_parallel)}) {
         mix(hash, value);
       }
       return hash;
@@ -139,7 +188,7 @@ struct Pricer::State {
   ir::Profile profile;
   std::vector<std::optional<Kernels>> kernels;  ///< By GPU type.
   struct Priced {
-    Seconds time;
+    BlockParts time;
     std::vector<const std::string*> lines;  ///< Of `used`.
   };
   mutable std::unordered_map<BlockQuery, Priced, QueryHash> cache;
@@ -167,9 +216,11 @@ struct Pricer::State {
   std::pair<double, std::string> efficiency(const GpuType& gpu, Flops work) const;
   std::optional<KernelTimes> by_kernels(const BlockQuery& query) const;
   Seconds roofline(const BlockQuery& query) const;
-  Seconds price(const BlockQuery& query) const;
-  Seconds cached(const BlockQuery& query) const;
+  BlockParts price(const BlockQuery& query) const;
+  BlockParts cached(const BlockQuery& query) const;
+  BlockWork work_of(const BlockQuery& query) const;
   Seconds pass(int gpu_type, const ir::SegmentInfo& segment, const ir::Op& op) const;
+  Seconds joint_pass(const ir::Program& program, const ir::Op& op) const;
   Seconds update(int gpu_type, const ir::Program& program, const ir::Op& op) const;
   Seconds host_update(const ir::Program& program, const ir::Op& op, const HostShares& hosts) const;
   Seconds sweep(int gpu_type, double parameters) const;
@@ -271,6 +322,8 @@ std::optional<KernelTimes> Pricer::State::by_kernels(const BlockQuery& query) co
                          .tensor_parallel = query.tensor_parallel,
                          .context_parallel = query.sequence_degree,
                          .expert_parallel = query.expert_parallel,
+                         .experts = query.experts,
+                         .expert_samples = query.expert_samples,
                          .products = dtype,
                          .causal = workload.shape.causal,
                          .sequence_parallel = query.sequence_parallel,
@@ -289,6 +342,14 @@ std::optional<KernelTimes> Pricer::State::by_kernels(const BlockQuery& query) co
   return known->layer(kernel_layer(workload.shape, workload.block(query.block)), at);
 }
 
+BlockWork Pricer::State::work_of(const BlockQuery& query) const {
+  const Block& block = workload.block(query.block);
+  if (block.kind != ir::BlockKind::moe) return {block.forward_flops, {}, 1};
+  return {block.forward_flops - block.expert_flops,
+          workload.shape.expert_imbalance * block.expert_flops,
+          share_of(query).load(workload.shape.experts, query.samples)};
+}
+
 Seconds Pricer::State::roofline(const BlockQuery& query) const {
   const GpuType& type = gpu(query.gpu_type);
   const Block& block = workload.block(query.block);
@@ -299,12 +360,14 @@ Seconds Pricer::State::roofline(const BlockQuery& query) const {
   if (block.kind == ir::BlockKind::moe) {
     work += (workload.shape.expert_imbalance - 1) * block.expert_flops;
   }
-  work = passes * query.samples / ranks * work;
+  const double over_even = work_of(query).over_even();
+  work = over_even * passes * query.samples / ranks * work;
 
   // An embedding reads the rows of its tokens only: they are in its memory traffic.
-  Bytes moved = query.samples / ranks * block.memory_traffic;
+  Bytes moved = over_even * query.samples / ranks * block.memory_traffic;
   if (block.kind != ir::BlockKind::embedding) {
-    moved += device_parameters(block, query.tensor_parallel, query.expert_parallel) *
+    moved += device_parameters(block, query.tensor_parallel,
+                               share_of(query).parts(workload.shape.experts)) *
              ir::size_of(workload.dtype);
   }
   moved = passes * moved;
@@ -323,12 +386,15 @@ Seconds Pricer::State::roofline(const BlockQuery& query) const {
   return std::max(computing, moving) + type.launch;
 }
 
-Seconds Pricer::State::price(const BlockQuery& query) const {
+BlockParts Pricer::State::price(const BlockQuery& query) const {
+  const BlockWork work = work_of(query);
   const std::optional<Seconds> profiled = measured_or_combined(query);
   const std::optional<KernelTimes> by_shape = profiled ? std::nullopt : by_kernels(query);
-  const Seconds time = profiled   ? *profiled
-                       : by_shape ? part_of(*by_shape, query.pass)
-                                  : roofline(query);
+  BlockParts time;
+  time.all = profiled   ? work.over_even() * *profiled
+             : by_shape ? part_of(*by_shape, query.pass)
+                        : roofline(query);
+  time.experts = by_shape ? experts_of(*by_shape, query.pass) : work.of_experts() * time.all;
   if (!ir::traits(query.pass).input_gradients || query.recompute == ir::Recompute::none)
     return time;
   const Block& block = workload.block(query.block);
@@ -336,43 +402,72 @@ Seconds Pricer::State::price(const BlockQuery& query) const {
   BlockQuery forward = query;
   forward.pass = Pass::forward;
   forward.recompute = ir::Recompute::none;
-  if (query.recompute == ir::Recompute::full) return time + cached(forward);
+  if (query.recompute == ir::Recompute::full) {
+    const BlockParts again = cached(forward);
+    return {time.all + again.all, time.experts + again.experts};
+  }
   const bool experts = query.recompute == ir::Recompute::experts;
-  if (by_shape) return time + (experts ? by_shape->experts : by_shape->attention);
-  const Flops again = experts ? block.expert_flops : block.attention_flops;
-  if (again.value <= 0) return time;
-  return time + again / block.forward_flops * cached(forward);
+  Seconds again;
+  if (by_shape) {
+    again = experts ? by_shape->experts : by_shape->attention;
+  } else if (experts && work.load != 1) {
+    again = cached(forward).experts;
+  } else {
+    const Flops flops = experts ? block.expert_flops : block.attention_flops;
+    if (flops.value <= 0) return time;
+    const Flops all = work.load == 1 ? block.forward_flops : work.all();
+    again = flops / all * cached(forward).all;
+  }
+  return {time.all + again, time.experts + (experts ? again : Seconds{})};
 }
 
-Seconds Pricer::State::cached(const BlockQuery& query) const {
+BlockParts Pricer::State::cached(const BlockQuery& query) const {
   const auto found = cache.find(query);
   if (found != cache.end()) {
     recent.insert(found->second.lines.begin(), found->second.lines.end());
     return found->second.time;
   }
   auto before = std::exchange(recent, {});
-  const Seconds time = price(query);
+  const BlockParts time = price(query);
   cache.emplace(query, Priced{time, {recent.begin(), recent.end()}});
   recent.merge(before);
   return time;
 }
 
 Seconds Pricer::State::pass(int gpu_type, const ir::SegmentInfo& segment, const ir::Op& op) const {
-  BlockQuery query{.gpu_type = gpu_type,
-                   .block = {},
-                   .pass = *ir::traits(op.kind).priced_as,
-                   .tensor_parallel = segment.tensor_parallel,
-                   .sequence_degree = segment.sequence_degree,
-                   .samples = op.samples,
-                   .recompute = segment.recompute,
-                   .expert_parallel = segment.expert_parallel,
-                   .sequence_parallel = segment.sequence != ir::SequenceParallelism::none};
+  BlockQuery query = query_of(gpu_type, segment, op);
   Seconds time;
   for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
     query.block = b;
-    time += cached(query);
+    time += cached(query).all;
   }
   return time + overhead(gpu(gpu_type), query.pass);
+}
+
+/// Of all members of the op's group: they meet before and after the experts of each block.
+Seconds Pricer::State::joint_pass(const ir::Program& program, const ir::Op& op) const {
+  std::vector<BlockQuery> queries;
+  Seconds once;
+  for (const OpId id : program.members_of(program.op_groups[as_size(op.match)])) {
+    const ir::Op& member = program.op(id);
+    for (const int type : types_of(program.rank_of(member).devices)) {
+      queries.push_back(query_of(type, program.segment_of(member), member));
+      once = std::max(once, overhead(gpu(type), queries.back().pass));
+    }
+  }
+  Seconds time = once;
+  const ir::SegmentInfo& segment = program.segment_of(op);
+  for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
+    Seconds around, inside;
+    for (BlockQuery& query : queries) {
+      query.block = b;
+      const BlockParts parts = cached(query);
+      around = std::max(around, parts.all - parts.experts);
+      inside = std::max(inside, parts.experts);
+    }
+    time += around + inside;
+  }
+  return time;
 }
 
 /// What the profile adds once to each op of the pass.
@@ -413,7 +508,8 @@ Seconds Pricer::State::update(int gpu_type, const ir::Program& program, const ir
       time += on_device * *profiled / shard_count(segment->zero, replicas);
     } else {
       parameters += sharded_parameters(workload.block(block), segment->tensor_parallel,
-                                       segment->expert_parallel, segment->zero, replicas);
+                                       expert_share(*segment).parts(workload.shape.experts),
+                                       segment->zero, replicas);
     }
   }
   parameters *= on_device;
@@ -428,7 +524,8 @@ Seconds Pricer::State::host_update(const ir::Program& program, const ir::Op& op,
   for (const auto& [block, segment] : updated_blocks(program, op)) {
     const double replicas = replicas_of(program, block, *segment);
     parameters += sharded_parameters(workload.block(block), segment->tensor_parallel,
-                                     segment->expert_parallel, segment->zero, replicas);
+                                     expert_share(*segment).parts(workload.shape.experts),
+                                     segment->zero, replicas);
   }
   parameters *= program.header.optimizer_offload;
   Seconds slowest;
@@ -531,7 +628,7 @@ Pricer::Pricer(const Cluster& cluster, const Workload& workload, const Job& job,
 Pricer::~Pricer() = default;
 Pricer::Pricer(Pricer&&) noexcept = default;
 
-Seconds Pricer::block(const BlockQuery& query) const {
+BlockParts Pricer::block_parts(const BlockQuery& query) const {
   ORRERY_CHECK(query.pass != Pass::optimizer, "block {}: optimizer() prices optimizer steps",
                query.block.value);
   return state_->cached(query);
@@ -550,6 +647,9 @@ Seconds Pricer::compute(const ir::Program& program, const ir::Op& op) const {
 Seconds Pricer::compute(const ir::Program& program, const ir::Op& op,
                         const HostShares* hosts) const {
   if (!ir::is_compute(op.kind)) return {};
+  if (op.match != ir::kNone && !expert_share(program.segment_of(op)).even()) {
+    return state_->joint_pass(program, op);
+  }
   const ir::Rank& rank = program.rank_of(op);
   std::set<int> types = state_->types_of(rank.devices);
   types.insert(state_->cluster.device(rank.device).gpu_type);

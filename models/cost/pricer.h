@@ -32,6 +32,13 @@ struct Overlaps {
   std::vector<std::vector<double>> exposed;
 };
 
+/// Of a block. Groups that share experts meet before and after them: together they take the longest
+/// of what is around experts, and the longest of what is inside.
+struct BlockParts {
+  Seconds all;
+  Seconds experts;  ///< Of it between dispatch and combine.
+};
+
 /// What one block costs, wherever it is in a plan. Not for Pass::optimizer, which has
 /// a function of its own.
 struct BlockQuery {
@@ -43,6 +50,10 @@ struct BlockQuery {
   int samples = 1;
   ir::Recompute recompute = ir::Recompute::none;  ///< Adds the repeated forward to backward.
   int expert_parallel = 1;                        ///< Divides the weights of the experts.
+  /// ExpertShare of the group: of each block that it holds, and samples of all groups that share
+  /// them; 0: they are alike.
+  int experts = 0;
+  int expert_samples = 0;
   /// Kernels between products see a part of the sequence each. Read where times come from kernels.
   bool sequence_parallel = true;
   auto operator<=>(const BlockQuery&) const = default;
@@ -57,7 +68,9 @@ struct BlockQuery {
 /// the forward (full) or its share attention_flops / forward_flops (selective) or expert_flops /
 /// forward_flops (experts) of layers, not of embedding and head. In MoE blocks the FLOPs of the
 /// feed-forward are multiplied by expert_imbalance: experts are computed as one batch that is as
-/// long as the busiest one's.
+/// long as the busiest one's. Where groups that share experts differ (ExpertShare), the FLOPs of
+/// the feed-forward are those of the group's own experts for the tokens of all groups, and what a
+/// profile measured for its samples is stretched like the FLOPs.
 ///
 /// A profile's BlockTime replaces the roofline where GPU, block kind, model (or ""), pass, degree,
 /// samples, sequence length and dtype are equal and sequence_degree is 1; between two measured
@@ -78,12 +91,14 @@ class Pricer {
   ~Pricer();
   Pricer(Pricer&&) noexcept;
 
-  Seconds block(const BlockQuery& query) const;
+  Seconds block(const BlockQuery& query) const { return block_parts(query).all; }
+  BlockParts block_parts(const BlockQuery& query) const;
   /// Compute part of an op (without inner collectives) on the slowest device of its rank: sum over
-  /// the blocks of its segment; for an optimizer step without a segment, over all segments of the
-  /// rank. The profile's PassOverhead comes on top, once for each op. Zero for communication ops.
-  /// With optimizer_offload the GPU and the CPU step their parts at the same time (host_step()).
-  /// For many ops of a program use ProgramPrices.
+  /// the blocks of its segment, of its op group where groups that share experts differ
+  /// (BlockParts); for an optimizer step without a segment, over all segments of the rank. The
+  /// profile's PassOverhead comes on top, once for each op. Zero for communication ops. With
+  /// optimizer_offload the GPU and the CPU step their parts at the same time (host_step()). For
+  /// many ops of a program use ProgramPrices.
   Seconds compute(const ir::Program& program, const ir::Op& op) const;
   /// `parameters` that one device updates. Adam and SGD are bound by memory: gradient, master copy
   /// and moments are read, master copy, moments and weight written; plus one launch. A profile's

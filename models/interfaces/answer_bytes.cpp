@@ -60,13 +60,15 @@ class Reading {
 
 template <class Format, class Group>
 void group_fields(Format& f, Group& group) {
-  auto& [devices, tensor_parallel, sequence, sequence_degree, samples, state_weight] = group;
+  auto& [devices, tensor_parallel, sequence, sequence_degree, samples, state_weight, experts] =
+      group;
   f.list(devices, [&](auto& device) { f.number(device.value); });
   f.number(tensor_parallel);
   f.number(sequence);
   f.number(sequence_degree);
   f.number(samples);
   f.number(state_weight);
+  f.number(experts);
 }
 
 template <class Format, class Segment>

@@ -98,6 +98,10 @@ struct Group {
   /// the other replicas of its blocks: shards apart from the share of the batch [Cephalo,
   /// arXiv:2411.01075]. All 1: even shards.
   int state_weight = 1;
+  /// Experts of each block that this group holds, of those that consecutive groups hold together
+  /// (Segment::expert_parallel): fewer or more than the others, apart from its samples [Wu et al.
+  /// 2025, HeterMoE, arXiv:2504.03871, asymmetric expert assignment]. 0: as many as each.
+  int experts = 0;
   auto operator<=>(const Group&) const = default;
 };
 
@@ -110,7 +114,7 @@ struct Segment {
   std::vector<Group> groups;
   Recompute recompute = Recompute::none;
   Zero zero;
-  int expert_parallel = 1;
+  int expert_parallel = 1;  ///< So many consecutive groups hold one copy of the experts together.
   auto operator<=>(const Segment&) const = default;
 };
 

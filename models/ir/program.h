@@ -228,6 +228,11 @@ struct SegmentInfo {
   Recompute recompute = Recompute::none;
   Zero zero;
   std::int32_t state_weight = 1;  ///< Group::state_weight.
+  /// Of each block that the group holds, if groups that share experts hold unlike numbers of them.
+  std::int32_t experts = 0;
+  /// Of each micro-batch, whose tokens come to the experts: of all groups that share them. 0: they
+  /// are alike.
+  std::int32_t expert_samples = 0;
   /// The blocks are the next stage's: these ranks keep a replica of their states and run forward
   /// passes over them, whose outputs nobody reads (Redundancy::next_stage). `stage` and `group` are
   /// those of the ranks that keep the replica.

@@ -45,6 +45,8 @@ void columns(V& v, std::span<Row> rows, wire::SegmentRows& m) {
       rows, m.mutable_zero_shard_group(), [](auto& row) -> auto& { return row.zero.shard_group; });
   v.sparse(rows, m.mutable_state_weight(), &SegmentInfo::state_weight);
   v.sparse(rows, m.mutable_redundant(), &SegmentInfo::redundant);
+  v.sparse(rows, m.mutable_experts(), &SegmentInfo::experts);
+  v.sparse(rows, m.mutable_expert_samples(), &SegmentInfo::expert_samples);
 }
 
 template <class V, class Row>

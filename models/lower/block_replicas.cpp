@@ -224,6 +224,55 @@ Annotation BlockReplicas::expert_copies(bool is_split, const std::vector<BlockRe
   return out;
 }
 
+bool BlockReplicas::has_uneven_experts(BlockId block) const {
+  return std::any_of(of(block).begin(), of(block).end(),
+                     [&](const BlockReplica& at) { return group_of(at).experts > 0; });
+}
+
+/// The experts that a group holds.
+Slice BlockReplicas::experts_of(const BlockReplica& at) const {
+  const ir::Segment& segment = segment_of(at);
+  const int degree = segment.expert_parallel;
+  const int first = at.group / degree * degree;
+  Slice slice;
+  for (int g = first; g <= at.group; ++g) {
+    const int held = segment.groups[as_size(g)].experts;
+    slice.begin = slice.end;
+    slice.end += held > 0 ? held : std::max(1, workload_.shape.experts) / degree;
+  }
+  return slice;
+}
+
+/// Between two cuts each copy of the experts is with one of its groups.
+std::vector<BlockReplicas::Sheet> BlockReplicas::expert_sheets(
+    const Parameter& parameter, const std::vector<BlockReplica>& at) const {
+  std::set<std::int64_t> cuts;
+  for (const BlockReplica& one : at) {
+    const Slice held = experts_of(one);
+    cuts.insert({held.begin, held.end});
+  }
+  const std::int64_t width = std::max<std::int64_t>(1, parameter.split_length);
+  std::vector<Sheet> out;
+  for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
+    std::vector<BlockReplica> holders;
+    std::copy_if(at.begin(), at.end(), std::back_inserter(holders), [&](const BlockReplica& one) {
+      const Slice held = experts_of(one);
+      return held.begin <= *cut && *cut < held.end;
+    });
+    Annotation copies{{}, kPartial, {}};
+    for (const BlockReplica& one : holders) {
+      for (std::vector<int>& devices : token_sets(group_of(one))) {
+        const auto members = static_cast<int>(devices.size());
+        copies.subgroups.push_back(
+            {std::move(devices), {{parameter.split_length > 0 ? 1 : kDuplicate, members}}});
+      }
+    }
+    const std::int64_t experts = *std::next(cut) - *cut;
+    out.push_back({*cut * width, {std::move(copies), {experts, width}, RowSlices::apart}});
+  }
+  return out;
+}
+
 /// The gradients on the groups' devices, in the elements of holdings().
 Gradients BlockReplicas::gradients(const Parameter& parameter,
                                    const std::vector<BlockReplica>& at) const {
@@ -269,6 +318,8 @@ std::vector<BlockReplicas::Sheet> BlockReplicas::sheets(BlockId block,
   std::vector<Sheet> out;
   if (is_tied(block, parameter_index)) {
     out = tied_sheets(std::max<std::int64_t>(1, parameter.split_length));
+  } else if (parameter.expert && has_uneven_experts(block)) {
+    out = expert_sheets(parameter, of(block));
   } else {
     Gradients all = gradients(parameter, of(block));
     if (parameter.expert || parameter.split_length > 0) {

@@ -96,6 +96,10 @@ class BlockReplicas {
   Annotation split_copies(std::int64_t length, const std::vector<BlockReplica>& at) const;
   Annotation whole_copies(const std::vector<BlockReplica>& at) const;
   Annotation expert_copies(bool is_split, const std::vector<BlockReplica>& at) const;
+  bool has_uneven_experts(BlockId block) const;
+  Slice experts_of(const BlockReplica& at) const;
+  std::vector<Sheet> expert_sheets(const Parameter& parameter,
+                                   const std::vector<BlockReplica>& at) const;
 
   const Workload& workload_;
   const Placement& placement_;

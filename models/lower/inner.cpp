@@ -8,6 +8,7 @@
 
 #include "models/base/check.h"
 #include "models/cost/device_share.h"
+#include "models/cost/expert_share.h"
 #include "models/sharding/flatten.h"
 #include "models/sharding/resolve.h"
 
@@ -144,6 +145,16 @@ std::vector<double> even_exchange(std::size_t members, Bytes of_member) {
   return bytes;
 }
 
+/// What a device of the group has to send to experts. Each member of a tensor-parallel group sends
+/// all tokens of its part of the sequence; with Megatron's sequence parallelism it has only its
+/// own.
+Bytes routed_bytes(const ir::Group& group, Bytes of_sample, const ir::ModelShape& shape) {
+  const int shares =
+      group.sequence == ir::SequenceParallelism::megatron ? group.tensor_parallel : 1;
+  const double part = static_cast<double>(group.samples) / group.sequence_degree;
+  return part * of_sample * (shape.top_k * shape.capacity_factor / shares);
+}
+
 /// Ulysses: four all-to-alls (Q, K, V in, output out) of the member's activations around attention
 /// [Jacobs et al. 2023, 3.1]. Ring attention: keys and values travel once around the ring, with
 /// their gradients in the backward pass [Liu et al. 2023, 3]. `activation` is that of the whole
@@ -170,18 +181,48 @@ void add_sequence_parallel(const ir::Group& group, Bytes activation, const ir::M
   }
 }
 
-/// Dispatch and combine between the experts' holders [Lepikhin et al., GShard, 3.2]. Each member of
-/// a group sends all tokens of its part of the sequence; with Megatron's sequence parallelism it
-/// has only its own.
-void add_expert_parallel(const InnerQuery& query, const ir::Group& group, Bytes activation,
+/// Tokens of each of the groups that share experts go to the holders of theirs, or come back.
+std::vector<double> uneven_exchange(const ir::Segment& segment, int first, Bytes of_sample,
+                                    const ir::ModelShape& shape, bool back) {
+  const std::size_t degree = as_size(segment.expert_parallel);
+  std::vector<double> bytes(degree * degree, 0);
+  for (std::size_t from = 0; from < degree; ++from) {
+    const ir::Group& sender = segment.groups[as_size(first) + from];
+    const Bytes routed = routed_bytes(sender, of_sample, shape);
+    for (std::size_t to = 0; to < degree; ++to) {
+      if (to == from) continue;
+      const ir::Group& holder = segment.groups[as_size(first) + to];
+      const double parts = expert_share(segment, holder).parts(shape.experts).parts;
+      bytes[back ? to * degree + from : from * degree + to] = routed.value / parts;
+    }
+  }
+  return bytes;
+}
+
+/// Dispatch and combine between the experts' holders [Lepikhin et al., GShard, 3.2]. `of_sample`:
+/// activation of a sample.
+void add_expert_parallel(const InnerQuery& query, const ir::Group& group, Bytes of_sample,
                          const ir::ModelShape& shape, Collector& out) {
-  const int degree = query.segment->expert_parallel;
+  const ir::Segment& segment = *query.segment;
+  const int degree = segment.expert_parallel;
   if (degree < 2) return;
-  const int shares =
-      group.sequence == ir::SequenceParallelism::megatron ? group.tensor_parallel : 1;
-  const Bytes routed = activation * (shape.top_k * shape.capacity_factor / shares);
-  out.add(ir::CollectiveKind::all_to_all, ir::Purpose::expert_parallel,
-          expert_groups(*query.segment, query.group), 2, routed, even_exchange(degree, routed));
+  const DeviceSets sets = expert_groups(segment, query.group);
+  const auto exchange = [&](int count, Bytes routed, std::vector<double> per_peer) {
+    out.add(ir::CollectiveKind::all_to_all, ir::Purpose::expert_parallel, sets, count, routed,
+            std::move(per_peer));
+  };
+  if (expert_share(segment, group).even()) {
+    const Bytes routed = routed_bytes(group, of_sample, shape);
+    return exchange(2, routed, even_exchange(as_size(degree), routed));
+  }
+  const int first = query.group / degree * degree;
+  Bytes largest;
+  for (int g = first; g < first + degree; ++g) {
+    largest = std::max(largest, routed_bytes(segment.groups[as_size(g)], of_sample, shape));
+  }
+  for (const bool back : {false, true}) {
+    exchange(1, largest, uneven_exchange(segment, first, of_sample, shape, back));
+  }
 }
 
 /// Numbers for each token that the vocabulary-parallel cross-entropy reduces at once, in fp32: the
@@ -202,7 +243,8 @@ void add_block(const InnerQuery& query, const ir::Group& group, const TensorPara
                const Workload& workload, const Block& block, bool backward, Collector& out) {
   const ir::ModelShape& shape = workload.shape;
   const double part = static_cast<double>(group.samples) / group.sequence_degree;
-  const Bytes activation = part * (backward ? block.input_bytes : block.output_bytes);
+  const Bytes of_sample = backward ? block.input_bytes : block.output_bytes;
+  const Bytes activation = part * of_sample;
   for (const ir::CollectiveKind kind : tensor.kinds) {
     out.add(kind, ir::Purpose::tensor_parallel, tensor.sets, tensor_sums(block, backward),
             activation);
@@ -217,7 +259,7 @@ void add_block(const InnerQuery& query, const ir::Group& group, const TensorPara
   if (block.kind == ir::BlockKind::transformer || block.kind == ir::BlockKind::moe) {
     add_sequence_parallel(group, activation * group.sequence_degree, shape, backward, out);
   }
-  if (block.expert_all_to_all) add_expert_parallel(query, group, activation, shape, out);
+  if (block.expert_all_to_all) add_expert_parallel(query, group, of_sample, shape, out);
 }
 
 /// The feed-forward of experts once more: dispatch, combine, and its sum over the tensor-parallel
@@ -230,7 +272,7 @@ void add_experts_again(const InnerQuery& query, const ir::Group& group,
   for (const ir::CollectiveKind kind : tensor.kinds) {
     out.add(kind, ir::Purpose::tensor_parallel, tensor.sets, 1, activation);
   }
-  add_expert_parallel(query, group, activation, workload.shape, out);
+  add_expert_parallel(query, group, block.output_bytes, workload.shape, out);
 }
 
 }  // namespace
@@ -264,6 +306,18 @@ std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
   return out.take();
 }
 
+namespace {
+
+/// Whether passes of groups that share experts can be one: what else they exchange is equal, or
+/// they are single devices, which exchange nothing else.
+bool meet(const ir::Group& a, const ir::Group& b) {
+  if (a.devices.size() == 1 && b.devices.size() == 1) return true;
+  return a.tensor_parallel == b.tensor_parallel && a.samples == b.samples &&
+         a.sequence == b.sequence && a.sequence_degree == b.sequence_degree;
+}
+
+}  // namespace
+
 std::vector<ir::InnerCollective> joint_collectives(const InnerQuery& query,
                                                    const Workload& workload,
                                                    const ZeroGathers& gathers,
@@ -273,12 +327,7 @@ std::vector<ir::InnerCollective> joint_collectives(const InnerQuery& query,
   std::vector<ir::InnerCollective> all;
   const int first = query.group / degree * degree;
   for (int g = first; g < first + degree; ++g) {
-    const ir::Group& group = query.segment->groups[g];
-    const ir::Group& like = query.segment->groups[first];
-    if (group.tensor_parallel != like.tensor_parallel || group.samples != like.samples ||
-        group.sequence != like.sequence || group.sequence_degree != like.sequence_degree) {
-      return {};
-    }
+    if (!meet(query.segment->groups[g], query.segment->groups[first])) return {};
     InnerQuery other = query;
     other.group = g;
     const auto own = inner_collectives(other, workload, gathers, builder);

@@ -29,7 +29,8 @@ std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
 
 /// The same for all groups that hold the experts together with the query's group, side by side:
 /// they meet at every dispatch. Empty where the pass has no experts that are divided, and where the
-/// groups do not exchange alike (other degrees, samples or ZeRO gathers).
+/// groups do not exchange alike (other degrees or ZeRO gathers; other samples of groups of several
+/// devices).
 std::vector<ir::InnerCollective> joint_collectives(const InnerQuery& query,
                                                    const Workload& workload,
                                                    const ZeroGathers& gathers,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/cost/expert_share.h"
 #include "models/cost/memory.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
@@ -69,6 +70,9 @@ PlacedSegment make_element(const ir::Segment& segment, int pipeline, int stage, 
     info.recompute = segment.recompute;
     info.zero = segment.zero;
     info.state_weight = group.state_weight;
+    const ExpertShare experts = expert_share(segment, group);
+    info.experts = experts.experts;
+    info.expert_samples = experts.samples;
     out.segments.push_back(info);
     first_sample += group.samples;
     std::vector<RankId> ranks;

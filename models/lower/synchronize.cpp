@@ -531,11 +531,13 @@ class Synchronizer {
           segment, segment.groups[g], [&](BlockId b) { return context_.replicas.weight(b); },
           context_.workload, context_.job);
       double updated = 0;
+      const ExpertParts experts =
+          expert_share(segment, segment.groups[g]).parts(context_.workload.shape.experts);
       for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
         const double replicas = context_.replicas.weight({b});
-        updated += sharded_parameters(context_.workload.block({b}),
-                                      segment.groups[g].tensor_parallel, segment.expert_parallel,
-                                      segment.zero, replicas / segment.groups[g].state_weight);
+        updated +=
+            sharded_parameters(context_.workload.block({b}), segment.groups[g].tensor_parallel,
+                               experts, segment.zero, replicas / segment.groups[g].state_weight);
       }
       for (const RankId rank : element.ranks[g]) {
         states[rank.index()] += Bytes{updated * context_.job.state_bytes.total()};

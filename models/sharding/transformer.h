@@ -51,9 +51,10 @@ Binding binding_of(const ir::Plan& plan, std::int64_t sequence_length,
 /// head are on the stages of the first and the last layer. The logits are gathered before the loss.
 /// ZeRO-3 gathers parameters in every pass (Frequency::pass), which makes no pipelines of those
 /// that share shards. Problems: blocks that do not fit or are missing; reroutes; groups that share
-/// experts and differ in samples or degrees; holders of a block that differ in ZeRO; heads that do
-/// not divide; several ZeRO shard groups, one of which joins copies of different degrees; uneven
-/// ZeRO shards; devices with unequal parts of a tied matrix; and whatever deduce() finds.
+/// experts and differ in samples, degrees or numbers of experts; holders of a block that differ in
+/// ZeRO; heads that do not divide; several ZeRO shard groups, one of which joins copies of
+/// different degrees; uneven ZeRO shards; devices with unequal parts of a tied matrix; and whatever
+/// deduce() finds.
 std::variant<Graph, GraphProblem> transformer_graph(const ir::ModelShape& model,
                                                     const ir::Plan& plan);
 

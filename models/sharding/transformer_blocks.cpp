@@ -67,8 +67,8 @@ std::optional<GraphProblem> check_experts(const ir::ModelShape& model, const ir:
     like.devices = segment.groups[g].devices;
     if (like == segment.groups[g]) continue;
     return refused(
-        "groups that share experts differ in samples or degrees: their devices would hold unequal "
-        "parts inside one subgroup, where an annotation has equal ones only");
+        "groups that share experts differ in samples, degrees or numbers of experts: their devices "
+        "would hold unequal parts inside one subgroup, where an annotation has equal ones only");
   }
   return std::nullopt;
 }

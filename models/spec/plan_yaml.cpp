@@ -174,10 +174,14 @@ void describe(config::Visitor& v, Group& group) {
   v.optional("samples", group.samples, "of each micro-batch; groups add up to micro_batch_size");
   v.optional("state_weight", group.state_weight,
              "share of the states that ZeRO divides, relative to other replicas of its blocks");
+  v.optional("experts", group.experts,
+             "of each block that it holds, of those that expert_parallel groups hold together; 0: "
+             "as many as each of them");
   v.at_least("tensor_parallel", group.tensor_parallel, 1);
   v.at_least("sequence_degree", group.sequence_degree, 1);
   v.at_least("samples", group.samples, 1);
   v.between("state_weight", group.state_weight, 1, ir::kMostStateWeight);
+  v.not_negative("experts", group.experts);
 }
 
 void describe(config::Visitor& v, Segment& segment) {
@@ -188,7 +192,8 @@ void describe(config::Visitor& v, Segment& segment) {
   v.required("groups", segment.groups, "take consecutive sample ranges in this order");
   v.optional("recompute", segment.recompute, "what the backward pass recomputes");
   v.optional("zero", segment.zero, "sharding of model states");
-  v.optional("expert_parallel", segment.expert_parallel, "degree");
+  v.optional("expert_parallel", segment.expert_parallel,
+             "so many consecutive groups hold one copy of the experts together");
   v.not_negative("virtual_stage", segment.virtual_stage);
   v.at_least("expert_parallel", segment.expert_parallel, 1);
   v.not_empty("groups", segment.groups);

@@ -158,7 +158,10 @@ std::string degrees_of(const ir::Stage& stage) {
   const bool equal =
       std::all_of(groups.begin(), groups.end(), [&](int group) { return group == groups.front(); });
   const int shared = stage.segments.front().expert_parallel;
-  const std::string experts = shared > 1 ? fmt::format(" EP {}", shared) : "";
+  std::string experts = shared > 1 ? fmt::format(" EP {}", shared) : "";
+  std::vector<int> held;
+  for (const ir::Group& group : stage.segments.front().groups) held.push_back(group.experts);
+  if (held.front() > 0) experts += fmt::format(" of {} experts", fmt::join(held, "+"));
   return (equal ? fmt::format("{}x{}", groups.size(), groups.front())
                 : fmt::format("({})", fmt::join(groups, ","))) +
          experts;

@@ -1,6 +1,7 @@
 #include "sim/iteration/inner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "models/cost/collective.h"
@@ -8,11 +9,16 @@
 namespace orrery::sim {
 namespace {
 
+/// Over the same edges, each with the same share of the bytes: what one after the other takes is
+/// what their sum takes.
 bool same_edges(const InnerPhase& a, const InnerPhase& b) {
-  return std::equal(a.flows.begin(), a.flows.end(), b.flows.begin(), b.flows.end(),
-                    [](const InnerFlow& x, const InnerFlow& y) {
-                      return x.source == y.source && x.destination == y.destination;
-                    });
+  const auto alike = [&](const InnerFlow& x, const InnerFlow& y) {
+    const double one = x.bytes.value * b.flows.front().bytes.value;
+    const double other = y.bytes.value * a.flows.front().bytes.value;
+    return x.source == y.source && x.destination == y.destination &&
+           std::abs(one - other) <= 1e-9 * std::abs(one);
+  };
+  return std::equal(a.flows.begin(), a.flows.end(), b.flows.begin(), b.flows.end(), alike);
 }
 
 double bytes_of(const InnerPhase& phase) {

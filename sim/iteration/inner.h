@@ -76,8 +76,8 @@ class InnerTable {
   /// One phase for each collective of the set, only with flows that leave the devices of `ranks`.
   /// `ranks` are those of one op or op group; phases are kept by (set, first rank).
   const std::vector<InnerPhase>& phases(std::int32_t set, std::span<const RankId> ranks);
-  /// The same with each phase's repetitions in one, and phases over the same edges merged: bytes
-  /// and latencies add up. Every count is 1.
+  /// The same with each phase's repetitions in one, and phases over the same edges in the same
+  /// proportions merged: bytes and latencies add up. Every count is 1.
   const std::vector<InnerPhase>& merged(std::int32_t set, std::span<const RankId> ranks);
   /// What passes hide of the set's collectives, all repetitions in one flow of each edge.
   const std::vector<InnerFlow>& hidden(std::int32_t set, std::span<const RankId> ranks);

@@ -91,9 +91,9 @@ Color color_of(const ir::Pipeline& pipeline, const models::Cluster& cluster, con
         add(value);
       }
       for (const ir::Group& group : segment.groups) {
-        for (const auto value :
-             {group.tensor_parallel, static_cast<int>(group.sequence), group.sequence_degree,
-              group.samples, group.state_weight, static_cast<int>(group.devices.size())}) {
+        for (const auto value : {group.tensor_parallel, static_cast<int>(group.sequence),
+                                 group.sequence_degree, group.samples, group.state_weight,
+                                 group.experts, static_cast<int>(group.devices.size())}) {
           add(value);
         }
         for (const DeviceId device : group.devices) {

@@ -119,8 +119,7 @@ std::vector<std::string> stage_cells(const ir::Stage& stage, const Columns& colu
   if (columns.samples) cells.push_back(samples_of(stage));
   if (columns.sequence) cells.push_back(sequence_of(stage));
   if (columns.experts) {
-    cells.push_back(by_segment(
-        stage, [](const auto& segment) { return std::to_string(segment.expert_parallel); }));
+    cells.push_back(by_segment(stage, experiments::expert_parallel));
   }
   if (columns.recompute) {
     cells.push_back(

@@ -29,7 +29,7 @@ void bind_plan(py::module_& m) {
   ORRERY_RECORD(m, ir::Zero, "Sharding of model states over data-parallel replicas.", stage,
                 shard_group);
   ORRERY_RECORD(m, ir::Group, "A tensor-parallel group: its devices in rank order.", devices,
-                tensor_parallel, sequence, sequence_degree, samples, state_weight);
+                tensor_parallel, sequence, sequence_degree, samples, state_weight, experts);
   ORRERY_RECORD(m, ir::Segment, "A run of blocks, both ends included, with one strategy.",
                 first_block, last_block, virtual_stage, groups, recompute, zero, expert_parallel);
   ORRERY_RECORD(m, ir::Stage, "Segments on the same devices.", segments);

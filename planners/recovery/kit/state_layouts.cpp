@@ -90,7 +90,8 @@ class ShareMatch {
 
   bool match(const ir::Group& a, const ir::Group& b) {
     if (a.tensor_parallel != b.tensor_parallel || a.sequence != b.sequence ||
-        a.sequence_degree != b.sequence_degree || a.devices.size() != b.devices.size()) {
+        a.sequence_degree != b.sequence_degree || a.experts != b.experts ||
+        a.devices.size() != b.devices.size()) {
       return false;
     }
     for (std::size_t i = 0; i < a.devices.size(); ++i) {

@@ -241,7 +241,61 @@ TEST(Equality, ExpertsAmongGroupsThatDifferAreRefused) {
   const auto problems = find_unrunnable(lower_for_executor(plan, workload));
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0],
-            "experts divided among groups of different degrees, samples or ZeRO shards");
+            "experts divided among groups that do not meet at each dispatch: of different degrees "
+            "or ZeRO shards, or of several GPUs with different samples");
+}
+
+/// One stage of single ranks, each with its samples and experts.
+ir::Pipeline unlike_pipeline(const models::Workload& workload, const std::vector<int>& samples,
+                             const std::vector<int>& experts, const ir::Segment& like,
+                             std::int32_t& device) {
+  ir::Segment segment = like;
+  segment.first_block = {0};
+  segment.last_block = {workload.size() - 1};
+  segment.expert_parallel = static_cast<int>(samples.size());
+  ir::Pipeline pipeline;
+  pipeline.micro_batch_size = 0;
+  for (std::size_t g = 0; g < samples.size(); ++g) {
+    ir::Group group;
+    group.devices = {{device++}};
+    group.samples = samples[g];
+    group.experts = experts[g];
+    pipeline.micro_batch_size += samples[g];
+    segment.groups.push_back(group);
+  }
+  pipeline.stages = {{{segment}}};
+  return pipeline;
+}
+
+/// Two pipelines that cut the experts otherwise.
+TEST(Equality, UnlikeSharesOfExpertsTrainAsOneDeviceDoes) {
+  const TinyModel biased = {.activation = ir::Activation::gelu, .gpt = true, .experts = 4};
+  for (const TinyModel& model : {kTinyExperts, biased}) {
+    const models::Workload workload = tiny_workload(model);
+    const TrainingRun expected = reference(workload, Precision::fp64, 2);
+    for (const int zero : {0, 1, 2}) {
+      for (const auto recompute : {ir::Recompute::none, ir::Recompute::full}) {
+        for (const bool named : {true, false}) {
+          ir::Segment like;
+          like.zero.stage = zero;
+          like.recompute = recompute;
+          ir::Plan plan;
+          std::int32_t device = 0;
+          plan.pipelines = {named ? unlike_pipeline(workload, {2, 1, 1}, {1, 2, 1}, like, device)
+                                  : unlike_pipeline(workload, {3, 1}, {0, 0}, like, device),
+                            unlike_pipeline(workload, {1, 3}, {3, 1}, like, device)};
+          plan.pipelines[1].micro_batches = kTinyBatch / 4 - 1;
+          const ir::Program program = lower_for_executor(plan, workload);
+          ASSERT_EQ(find_unrunnable(program), std::vector<std::string>{});
+          TrainingOptions options = training(Precision::fp64, 2);
+          options.transport = "tcp";
+          expect_equal(train(program, options), expected, Precision::fp64,
+                       fmt::format("ZeRO {}, recompute {}, {}", zero, static_cast<int>(recompute),
+                                   named ? "named" : "samples"));
+        }
+      }
+    }
+  }
 }
 
 TEST(Equality, FullyShardedParametersOfUnequalReplicasAreRefused) {

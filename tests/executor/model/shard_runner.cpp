@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "models/base/check.h"
 #include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "tests/executor/compute/host_tensor.h"
@@ -61,8 +62,12 @@ class ThreadTensorGroup : public TensorGroup {
   }
   int expert_degree() const override { return static_cast<int>(experts_.values.size()); }
   int expert_position() const override { return expert_position_; }
-  void exchange(const Tensor& from, const Tensor& to) override {
+  /// Of equal parts.
+  void exchange(const Tensor& from, const std::vector<std::size_t>& sent, const Tensor& to,
+                const std::vector<std::size_t>& received) override {
     if (skip(Kind::all_to_all, from)) return backend_.fill(to, 0);
+    ORRERY_CHECK(sent == received && sent.front() == sent.back(), "parts of {} and {} elements",
+                 sent.front(), sent.back());
     meet(experts_, expert_position_, from, [&](const auto& all) {
       std::vector<double> out;
       const std::size_t size = from.elements / all.size();
@@ -173,12 +178,12 @@ class Member {
   std::vector<ModelShard::HeldBlock> blocks(int position, int expert_position) const {
     std::vector<ModelShard::HeldBlock> all;
     for (std::int32_t b = 0; b < static_cast<std::int32_t>(header_.blocks.size()); ++b) {
-      all.push_back({{b},
-                     how_.degree,
-                     position,
-                     how_.expert_degree,
-                     expert_position,
-                     how_.sequence && how_.degree > 1});
+      all.push_back({.block = {b},
+                     .degree = how_.degree,
+                     .position = position,
+                     .expert_degree = how_.expert_degree,
+                     .expert_position = expert_position,
+                     .sequence = how_.sequence && how_.degree > 1});
     }
     return all;
   }

@@ -293,6 +293,35 @@ INSTANTIATE_TEST_SUITE_P(
              "pipelines[1].stages[0].segments[0].groups[0]: tensor_parallel 4, the job allows 2"},
         Case{"ExpertsOfADenseModel", [](World& w) { w.segment(0, 1).expert_parallel = 2; },
              "expert_parallel 2 cannot split 0 experts"},
+        Case{"ExpertsThatNobodyShares", [](World& w) { w.segment(0, 1).groups[0].experts = 2; },
+             "pipelines[0].stages[1].segments[0]: groups name their experts, which none shares "
+             "(set expert_parallel)"},
+        Case{"ExpertsNamedBySomeGroups",
+             [](World& w) {
+               w.workload.shape.experts = 8;
+               w.segment(1, 0).expert_parallel = 2;
+               w.segment(1, 0).groups = {worlds::group({4}), worlds::group({5})};
+               w.segment(1, 0).groups[0].experts = 3;
+             },
+             "groups[1]: experts 0, where other groups of the segment name theirs"},
+        Case{"ExpertsThatDoNotAddUp",
+             [](World& w) {
+               w.workload.shape.experts = 8;
+               w.segment(1, 0).expert_parallel = 2;
+               w.segment(1, 0).groups = {worlds::group({4}), worlds::group({5})};
+               w.segment(1, 0).groups[0].experts = 3;
+               w.segment(1, 0).groups[1].experts = 4;
+             },
+             "groups 0 to 1 hold 7 experts together, of 8"},
+        Case{"UnlikeExpertsOfTensorParallelGroups",
+             [](World& w) {
+               w.workload.shape.experts = 8;
+               w.segment(1, 0).expert_parallel = 2;
+               w.segment(1, 0).groups = {worlds::group({4, 5}), worlds::group({6, 7})};
+               w.segment(1, 0).groups[0].experts = 3;
+               w.segment(1, 0).groups[1].experts = 5;
+             },
+             "groups that hold unlike numbers of experts must be single devices"},
         Case{"ExpertsOverOneGroup",
              [](World& w) {
                w.workload.shape.experts = 8;

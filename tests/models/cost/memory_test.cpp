@@ -118,6 +118,30 @@ TEST_F(SegmentMemoryTest, UnevenShardsFollowTheWeights) {
       0.25 * 2 * 1010 * 12);
 }
 
+TEST_F(SegmentMemoryTest, ExpertsOfUnlikeSharesAndTheirTokensAreWhereTheyAre) {
+  workload_.shape.experts = 4;
+  for (int b = 1; b <= 4; ++b) {
+    Block& layer = workload_.blocks[as_size(b)];
+    layer.parameters.push_back({"experts", 4000, 8, true});
+    layer.experts_split = {400};
+    layer.experts_replicated = {100};
+  }
+  ir::Group few = worlds::group({0});
+  ir::Group many = worlds::group({1});
+  few.samples = 3;
+  few.experts = 1;
+  many.experts = 3;
+  ir::Segment segment = worlds::segment(1, 2, {few, many});
+  segment.expert_parallel = 2;
+  const SegmentMemory one = segment_memory(segment, few, 1, workload_, job_);
+  const SegmentMemory other = segment_memory(segment, many, 1, workload_, job_);
+  EXPECT_DOUBLE_EQ(one.parameters.value, 2 * 2 * (1010 + 1000));
+  EXPECT_DOUBLE_EQ(other.parameters.value, 2 * 2 * (1010 + 3000));
+  // 600 of each own sample, and 500 of each of four times its share.
+  EXPECT_DOUBLE_EQ(one.activations_per_micro_batch.value, 2 * (3 * 600 + 4 * 500 / 4));
+  EXPECT_DOUBLE_EQ(other.activations_per_micro_batch.value, 2 * (1 * 600 + 4 * 500 * 3 / 4));
+}
+
 TEST_F(SegmentMemoryTest, StatesInHostMemoryLeaveTheDevices) {
   ir::Plan two = plan(ScheduleKind::one_f_one_b, 4);
   Cluster where = cluster(2);

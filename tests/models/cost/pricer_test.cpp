@@ -170,6 +170,36 @@ TEST_F(RoundNumbers, ImbalanceSlowsTheExpertsOfAMoeBlock) {
   EXPECT_NEAR(price(layer()), 1.25 * even, 1e-12);
 }
 
+TEST_F(RoundNumbers, ExpertsOfUnlikeSharesComputeForTheSamplesOfAllGroups) {
+  Block& block = workload_.blocks[1];
+  block.kind = ir::BlockKind::moe;
+  block.forward_flops = {50e12};  // 0.2 s around experts, 0.8 s in them, of a sample
+  block.expert_flops = {40e12};
+  block.memory_traffic = {};
+  block.parameters.clear();
+  workload_.shape.experts = 4;
+  BlockQuery query = layer();
+  query.expert_parallel = 2;
+  query.samples = 3;
+  EXPECT_DOUBLE_EQ(price(query), 3);
+  query.expert_samples = 4;
+  query.experts = 1;
+  const BlockParts few = pricer().block_parts(query);
+  EXPECT_DOUBLE_EQ(few.all.value, 3 * 0.2 + 4 * 0.8 / 4);
+  EXPECT_DOUBLE_EQ(few.experts.value, 4 * 0.8 / 4);
+  query.samples = 1;
+  query.experts = 3;
+  EXPECT_DOUBLE_EQ(price(query), 0.2 + 4 * 0.8 * 3 / 4);
+  query.recompute = ir::Recompute::experts;
+  query.pass = Pass::backward;
+  EXPECT_DOUBLE_EQ(price(query), 2 * (0.2 + 2.4) + 2.4);
+  // 2.6 s of a GPU that would take 1 s: what was measured stretches likewise.
+  measure(Pass::forward, 1, 5);
+  profile_.block_times.back().block = ir::BlockKind::moe;
+  query = {.block = {1}, .expert_parallel = 2, .experts = 3, .expert_samples = 4};
+  EXPECT_DOUBLE_EQ(price(query), 5 * 2.6);
+}
+
 TEST_F(RoundNumbers, MeasuredTimeComesBeforeTheRoofline) {
   measure(Pass::forward, 1, 7);
   const Pricer prices = pricer();

@@ -315,7 +315,8 @@ Program random_program(Rng& rng) {
     for (std::int32_t* field :
          {&s.pipeline, &s.stage, &s.virtual_stage, &s.group, &s.first_sample, &s.samples,
           &s.first_block.value, &s.last_block.value, &s.tensor_parallel, &s.sequence_degree,
-          &s.expert_parallel, &s.zero.stage, &s.zero.shard_group, &s.state_weight}) {
+          &s.expert_parallel, &s.zero.stage, &s.zero.shard_group, &s.state_weight, &s.experts,
+          &s.expert_samples}) {
       *field = dice.i32();
     }
     s.sequence = dice.one_of(SequenceParallelism::ring);

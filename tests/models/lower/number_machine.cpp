@@ -190,7 +190,23 @@ class Machine {
 
   /// Which of the groups that share the experts holds one.
   int part_of_expert(const ir::SegmentInfo& info, std::int64_t expert) const {
-    return static_cast<int>(expert * info.expert_parallel / experts());
+    const int first = info.group / info.expert_parallel * info.expert_parallel;
+    int part = 0;
+    for (std::int64_t begin = held(info, first); begin <= expert; ++part) {
+      begin += held(info, first + part + 1);
+    }
+    return part;
+  }
+
+  /// Experts of a group of the info's stage.
+  int held(const ir::SegmentInfo& info, int group) const {
+    for (const ir::SegmentInfo& other : program_.segments) {
+      if (other.pipeline == info.pipeline && other.stage == info.stage && other.group == group &&
+          other.first_block == info.first_block && other.experts > 0) {
+        return other.experts;
+      }
+    }
+    return experts() / info.expert_parallel;
   }
 
   bool holds(int member, const ir::SegmentInfo& info, std::int64_t row) const {

@@ -65,6 +65,7 @@ class PlanMaker {
     plan.communication.parameter_overlap =
         plan.communication.gradient_overlap && rng_.bernoulli(0.5);
     if (rng_.fork(1).bernoulli(0.5)) draw_state_weights(plan, rng_.fork(2));
+    if (rng_.fork(3).bernoulli(0.5)) draw_experts(rng_.fork(4));
     return std::move(out_);
   }
 
@@ -212,6 +213,26 @@ class PlanMaker {
       stage.segments.push_back(std::move(segment));
     }
     return stage;
+  }
+
+  /// Unlike numbers of experts in groups of single devices.
+  void draw_experts(Rng rng) {
+    for (ir::Pipeline& pipeline : out_.plan.pipelines) {
+      for (ir::Stage& stage : pipeline.stages) {
+        for (ir::Segment& segment : stage.segments) {
+          const std::size_t degree = as_size(segment.expert_parallel);
+          const bool single = std::all_of(segment.groups.begin(), segment.groups.end(),
+                                          [](const auto& g) { return g.devices.size() == 1; });
+          if (degree < 2 || !single || features_.reroutes) continue;
+          for (std::size_t first = 0; first < segment.groups.size(); first += degree) {
+            std::size_t next = first;
+            for (const int held : cut(features_.experts, segment.expert_parallel, rng)) {
+              segment.groups[next++].experts = held;
+            }
+          }
+        }
+      }
+    }
   }
 
   /// Device ids in no order: nothing may rest on pipelines having ascending ones.

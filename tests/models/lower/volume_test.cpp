@@ -270,7 +270,61 @@ TEST(Experts, GroupsThatHoldThemTogetherMeetInEachPass) {
     std::map<std::size_t, int> sizes = {{ranks, 2}};
     if (!collapsed) sizes[2] = 4;
     EXPECT_EQ(team_sizes(plan), sizes) << "collapsed " << collapsed;
+    // Single devices exchange nothing else, so that they can wait for each other.
+    ir::Plan single = one_stage(4, ir::Group{});
+    segment_of(single).expert_parallel = 2;
+    segment_of(single).groups[0].samples = 2;
+    single.pipelines[0].micro_batch_size += 1;
+    EXPECT_EQ(team_sizes(single), (std::map<std::size_t, int>{{2, 4}})) << collapsed;
   }
+}
+
+TEST(Experts, UnlikeSharesMoveTheTokensOfEachGroupToTheHolders) {
+  ir::ModelShape shape = small_model();
+  shape.experts = 4;
+  shape.top_k = 2;
+  const Workload workload = build_workload(shape, kTokens, ir::Dtype::bf16);
+  ir::Plan plan = one_stage(2, ir::Group{});
+  ir::Segment& segment = segment_of(plan);
+  segment.expert_parallel = 2;
+  segment.groups[0].samples = 3;
+  segment.groups[0].experts = 1;
+  segment.groups[1].experts = 3;
+  plan.pipelines[0].micro_batch_size = 4;
+  // Three samples send three quarters of their rows, one sends a quarter; all come back. Twice, on
+  // the way back with gradients.
+  const double rows = 3 * 3.0 / 4 + 1 * 1.0 / 4;
+  expect_traffic(plan, workload, Purpose::expert_parallel,
+                 4 * 2 * 2 * 2 * rows * activation(workload));
+  // Only one of them holds each expert: nothing of experts is summed.
+  double rest = 0;
+  for (const Block& block : workload.blocks) {
+    for (const Parameter& one : block.parameters) {
+      if (!one.expert) rest += 2.0 * static_cast<double>(one.elements);
+    }
+  }
+  expect_traffic(plan, workload, Purpose::data_parallel, 2 * rest);
+}
+
+TEST(Experts, EachIsSummedAmongItsHoldersHoweverCopiesAreCut) {
+  ir::ModelShape shape = small_model();
+  shape.experts = 4;
+  shape.top_k = 2;
+  const Workload workload = build_workload(shape, kTokens, ir::Dtype::bf16);
+  ir::Plan plan = one_stage(4, ir::Group{});
+  ir::Segment& segment = segment_of(plan);
+  segment.expert_parallel = 2;
+  for (const auto& [group, experts] : std::map<int, int>{{0, 1}, {1, 3}, {2, 2}, {3, 2}}) {
+    segment.groups[as_size(group)].experts = experts;
+  }
+  double experts = 0, rest = 0;
+  for (const Block& block : workload.blocks) {
+    for (const Parameter& one : block.parameters) {
+      (one.expert ? experts : rest) += 2.0 * static_cast<double>(one.elements);
+    }
+  }
+  // Rings of four for the rest, of two for each expert.
+  expect_traffic(plan, workload, Purpose::data_parallel, 2 * 3 * rest + 2 * 1 * experts);
 }
 
 TEST(ZeroVolume, StageThreeMovesThreeTimesTheParameters) {

@@ -137,6 +137,13 @@ std::map<int, Memory> whole_memories(const ir::Plan& plan, const Workload& workl
       const auto part = static_cast<std::int64_t>(g) % segment.expert_parallel;
       first = workload.shape.experts * part / segment.expert_parallel;
       last = workload.shape.experts * (part + 1) / segment.expert_parallel - 1;
+      if (group.experts > 0) {
+        first = 0;
+        for (std::size_t other = g - as_size(part); other < g; ++other) {
+          first += segment.groups[other].experts;
+        }
+        last = first + group.experts - 1;
+      }
     }
     for (std::int64_t e = first; e <= last; ++e) {
       for (const std::int64_t unit : units) {

@@ -221,8 +221,9 @@ TEST(TransformerGraph, RefusesGroupsThatShareExpertsUnequally) {
   const auto result = transformer_graph(model, plan_of({pipeline}));
   ASSERT_TRUE(std::holds_alternative<GraphProblem>(result));
   EXPECT_EQ(std::get<GraphProblem>(result).reason,
-            "plan: groups that share experts differ in samples or degrees: their devices would "
-            "hold unequal parts inside one subgroup, where an annotation has equal ones only");
+            "plan: groups that share experts differ in samples, degrees or numbers of experts: "
+            "their devices would hold unequal parts inside one subgroup, where an annotation has "
+            "equal ones only");
 }
 
 /// Copies 0 to 2 with degrees 4, 2 and 2: the first shard group joins two kinds of states.

@@ -31,6 +31,7 @@ inline Group any_group() {
   group.sequence = any_of<SequenceParallelism>();
   group.sequence_degree = small(1, 3);
   group.samples = small(1, 3);
+  group.experts = small(0, 3);
   return group;
 }
 

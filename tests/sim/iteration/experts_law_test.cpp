@@ -97,5 +97,58 @@ TEST(Experts, CollapsedGroupsShareANicAsTheirFlowsDo) {
   }
 }
 
+/// Groups of one device that share experts unlike: three samples and one expert, one and three.
+TEST(Experts, UnlikeGroupsTakeTheLongestBesideAndTheLongestInsideTheExperts) {
+  models::Workload workload = expert_workload(2);
+  for (models::Block& block : workload.blocks) {
+    block.kind = ir::BlockKind::moe;
+    block.expert_flops = 0.6 * block.forward_flops;
+  }
+  ir::Plan plan = sharing_plan(2, 1);
+  plan.pipelines[0].micro_batch_size = 4;
+  std::vector<ir::Group>& groups = plan.pipelines[0].stages[0].segments[0].groups;
+  groups[0].samples = 3;
+  groups[0].experts = 1;
+  groups[1].experts = 3;
+  models::Cluster cluster = make_cluster({});
+  cluster.gpu_types.push_back(cluster.gpu_types.front());
+  cluster.gpu_types[1].name = "slow";
+  for (auto& [dtype, peak] : cluster.gpu_types[1].peak) peak = 0.7 * peak;
+  cluster.devices[groups[1].devices.front().index()].gpu_type = 1;
+  for (const bool collapsed : {true, false}) {
+    models::LowerOptions lowering;
+    lowering.collapsed = collapsed;
+    const ir::Program program = models::lower(plan, cluster, workload, make_job(), lowering);
+    const models::Pricer pricer(cluster, workload, make_job(), {});
+    const models::ProgramPrices prices(program, pricer);
+    Seconds expected;
+    for (const BlockId block : ids_from_to(BlockId{0}, BlockId{1})) {
+      const auto parts = [&](int type, int samples, int experts) {
+        return pricer.block_parts({.gpu_type = type,
+                                   .block = block,
+                                   .samples = samples,
+                                   .expert_parallel = 2,
+                                   .experts = experts,
+                                   .expert_samples = 4,
+                                   .sequence_parallel = false});
+      };
+      const models::BlockParts fast = parts(0, 3, 1), slow = parts(1, 1, 3);
+      EXPECT_GT(fast.all - fast.experts, slow.all - slow.experts);
+      EXPECT_LT(fast.experts, slow.experts);
+      expected += fast.all - fast.experts + slow.experts;
+    }
+    int passes = 0;
+    for (std::size_t i = 0; i < program.ops.size(); ++i) {
+      if (program.ops[i].kind != ir::OpKind::forward) continue;
+      ++passes;
+      EXPECT_NEAR(prices.compute({static_cast<std::int32_t>(i)}).value, expected.value,
+                  1e-12 * expected.value);
+    }
+    EXPECT_EQ(passes, 2 * 4);
+    const auto ends = pass_ends(simulate(cluster, workload, program), program);
+    EXPECT_EQ(ends.at(0), ends.at(1));
+  }
+}
+
 }  // namespace
 }  // namespace orrery::sim::experts_law_test

@@ -141,10 +141,13 @@ models::Cluster random_cluster(int least_gpus, bool regular) {
   return cluster;
 }
 
+constexpr int kExperts = 4;  ///< Of models that have any.
+
 struct Template {
   std::vector<int> first_block;   ///< By stage.
   std::vector<int> tensor;        ///< By stage.
   std::vector<int> state_weight;  ///< By stage.
+  std::vector<int> experts;       ///< By stage: of the first of two groups of single devices.
   int groups = 1;
   int micro_batches = 1;
 };
@@ -190,6 +193,7 @@ ir::Plan random_plan(int blocks, bool experts, bool regular, int& devices) {
     one.first_block = cuts;
     for (int s = 0; s < stages; ++s) {
       one.state_weight.push_back(uneven ? *rc::gen::inRange(1, 4) : 1);
+      one.experts.push_back(experts && groups == 2 ? *rc::gen::inRange(0, 4) : 0);
     }
   }
   templates[1].micro_batches = std::max(1, full - (one_in(2) ? 1 : 0));
@@ -214,6 +218,8 @@ ir::Plan random_plan(int blocks, bool experts, bool regular, int& devices) {
       group.state_weight = from.state_weight[stage] * (uneven && p == 0 ? 3 : 1);
       if (group.tensor_parallel > 1) group.sequence = sequence;
       for (int t = 0; t < group.tensor_parallel; ++t) group.devices.push_back({devices++});
+      const int held = group.tensor_parallel == 1 ? from.experts[stage] : 0;
+      if (held > 0) group.experts = g == 0 ? held : kExperts - held;
       segment.groups.push_back(group);
     }
     pipeline.stages.push_back({{segment}});
@@ -277,7 +283,7 @@ World random_world() {
   ir::ModelShape shape = one_in(2)
                              ? worlds::gpt(*rc::gen::inRange(4, 9), 1024, 16, 8192, 1024)
                              : worlds::llama(*rc::gen::inRange(4, 9), 1024, 16, 4, 2048, 8192);
-  if (experts) shape.experts = shape.top_k = 4;
+  if (experts) shape.experts = kExperts;
   if (experts) shape.top_k = 2;
   world.workload = models::build_workload(shape, 1024, ir::Dtype::bf16);
   int devices = 0;
@@ -356,9 +362,9 @@ std::string described(const World& world) {
                             segment.last_block.value, segment.zero.stage, segment.zero.shard_group,
                             segment.expert_parallel);
         for (const ir::Group& group : segment.groups) {
-          text += fmt::format(" [{} sp {} x{} w{}]", group.devices.front().value,
+          text += fmt::format(" [{} sp {} x{} w{} e{}]", group.devices.front().value,
                               static_cast<int>(group.sequence), group.devices.size(),
-                              group.state_weight);
+                              group.state_weight, group.experts);
         }
       }
     }

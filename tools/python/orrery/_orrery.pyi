@@ -406,10 +406,11 @@ class Group(Record):
     sequence_degree: int
     samples: int
     state_weight: int
+    experts: int
     def __init__(self, *, devices: list[int] = ..., tensor_parallel: int = ...,
                  sequence: Literal["none", "megatron", "ulysses", "ring"] = ...,
-                 sequence_degree: int = ..., samples: int = ...,
-                 state_weight: int = ...) -> None: ...
+                 sequence_degree: int = ..., samples: int = ..., state_weight: int = ...,
+                 experts: int = ...) -> None: ...
 
 class HostMemoryUse(Record):
     """Model states in host memory of a node."""
