@@ -59,7 +59,9 @@ const std::vector<StageCosts::Passes>& StageCosts::prefix(int gpu_type,
                        shape.sequence_degree,
                        shape.samples,
                        static_cast<int>(shape.recompute),
-                       shape.expert_parallel};
+                       shape.expert_parallel,
+                       shape.experts,
+                       shape.expert_samples};
   std::vector<Passes>& sums = prefixes_[key];
   if (!sums.empty()) return sums;
   models::BlockQuery query;
@@ -69,13 +71,19 @@ const std::vector<StageCosts::Passes>& StageCosts::prefix(int gpu_type,
   query.samples = shape.samples;
   query.recompute = shape.recompute;
   query.expert_parallel = shape.expert_parallel;
+  query.experts = shape.experts;
+  query.expert_samples = shape.expert_samples;
   sums.emplace_back();
   for (int b = 0; b < input_.workload.size(); ++b) {
     query.block = BlockId{b};
     query.pass = ir::Pass::forward;
-    const Seconds forward = sums.back().forward + pricer_.block(query);
+    const models::BlockParts forward = pricer_.block_parts(query);
     query.pass = ir::Pass::backward;
-    sums.push_back({forward, sums.back().backward + pricer_.block(query)});
+    const models::BlockParts backward = pricer_.block_parts(query);
+    const Passes& before = sums.back();
+    sums.push_back({before.forward + forward.all, before.backward + backward.all,
+                    before.experts_forward + forward.experts,
+                    before.experts_backward + backward.experts});
   }
   return sums;
 }
@@ -85,7 +93,9 @@ StageCosts::Passes StageCosts::compute(int gpu_type, const StageShape& shape) co
   const std::vector<Passes>& sums = prefix(gpu_type, shape);
   const Passes& before = sums[blocks.first_block.index()];
   const Passes& after = sums[blocks.last_block.index() + 1];
-  return {after.forward - before.forward, after.backward - before.backward};
+  return {after.forward - before.forward, after.backward - before.backward,
+          after.experts_forward - before.experts_forward,
+          after.experts_backward - before.experts_backward};
 }
 
 StageCosts::Passes StageCosts::tensor_parallel(std::span<const DeviceId> group,
@@ -119,10 +129,14 @@ StageCosts::Passes StageCosts::passes(std::span<const DeviceId> group,
   Passes slowest;
   for (const int type : types) {
     const Passes one = compute(type, shape);
-    slowest = {std::max(slowest.forward, one.forward), std::max(slowest.backward, one.backward)};
+    slowest = {std::max(slowest.forward, one.forward), std::max(slowest.backward, one.backward),
+               std::max(slowest.experts_forward, one.experts_forward),
+               std::max(slowest.experts_backward, one.experts_backward)};
   }
   const Passes together = tensor_parallel(group, shape);
-  return {slowest.forward + together.forward, slowest.backward + together.backward};
+  slowest.forward += together.forward;
+  slowest.backward += together.backward;
+  return slowest;
 }
 
 Bytes StageCosts::activation(int layer) const {
@@ -173,9 +187,11 @@ Seconds StageCosts::optimizer(int gpu_type, const StageShape& shape) const {
     return pricer_.optimizer(gpu_type, all / shape.tensor_parallel / shards);
   }
   const double experts = expert_parameters(shape.first, shape.layers);
-  const double own =
-      (all - experts) / shards +
-      experts / shape.expert_parallel / std::max(1.0, std::floor(shards / shape.expert_parallel));
+  const double parts = shape.experts == 0
+                           ? shape.expert_parallel
+                           : static_cast<double>(input_.workload.shape.experts) / shape.experts;
+  const double own = (all - experts) / shards +
+                     experts / parts / std::max(1.0, std::floor(shards / shape.expert_parallel));
   return pricer_.optimizer(gpu_type, own / shape.tensor_parallel);
 }
 

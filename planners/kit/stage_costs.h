@@ -32,6 +32,8 @@ struct StageShape {
   int replicas = 1;         ///< Data-parallel copies of the layers, among which ZeRO divides;
   int state_weight = 1;     ///< with uneven shards the sum of their weights, and the own one.
   int expert_parallel = 1;  ///< Groups that hold the experts of a layer together.
+  int experts = 0;          ///< Of a layer, that the group holds, and samples of all these groups:
+  int expert_samples = 0;   ///< models::ExpertShare.
   int in_flight = 1;        ///< Micro-batches whose activations the stage holds at its peak.
 };
 
@@ -43,8 +45,11 @@ class StageCosts {
   /// One micro-batch.
   struct Passes {
     Seconds forward;
-    Seconds backward;  ///< With recomputation.
+    Seconds backward;            ///< With recomputation.
+    Seconds experts_forward{};   ///< Part of forward between dispatch and combine,
+    Seconds experts_backward{};  ///< and of backward.
     Seconds both() const { return forward + backward; }
+    Seconds experts() const { return experts_forward + experts_backward; }
   };
   /// Computation alone, on a GPU type. [Pricer]
   Passes compute(int gpu_type, const StageShape& shape) const;
@@ -83,7 +88,7 @@ class StageCosts {
   int layers() const { return layers_; }
 
  private:
-  using ComputeKey = std::tuple<int, int, int, int, int, int>;
+  using ComputeKey = std::tuple<int, int, int, int, int, int, int, int>;
   using MemoryKey = std::tuple<int, int, int, int, int, int, int, int, int, int>;
   const std::vector<Passes>& prefix(int gpu_type, const StageShape& shape) const;
   ir::Segment segment(const StageShape& shape) const;

@@ -19,6 +19,8 @@ class BoundOf {
   BoundOf(const PlannerInput& input, const StageCosts& costs)
       : input_(input), costs_(costs), layers_(count_layers(input.workload)) {
     for (const DeviceId device : input.devices) ++count_[input.cluster.device(device).gpu_type];
+    // Groups that share experts may take more of what surrounds them, and others more of them.
+    split_ = input.workload.shape.experts > 0 && count_.size() > 1;
     for (const auto& [type, count] : count_) price(type);
   }
 
@@ -43,49 +45,79 @@ class BoundOf {
     return found.empty() ? std::vector<int>{1} : found;
   }
 
+  /// Of a type, for one sample: layers, or where they can be apart first what surrounds experts and
+  /// then experts of each.
+  std::size_t items() const { return as_size(layers_) * (split_ ? 2 : 1); }
+
   void price(int type) {
-    std::vector<double>& least = device_seconds_[type];
-    std::vector<double>& fastest = latency_[type];
-    least.assign(as_size(layers_), kNever);
-    fastest.assign(as_size(layers_), kNever);
+    device_seconds_[type].assign(items(), kNever);
+    latency_[type].assign(items(), kNever);
     auto modes = input_.job.allowed.recompute;
     if (modes.empty()) modes = {ir::Recompute::none};
     StageShape shape;
     // One expert on each group has the longest products and the fewest weights to read: no other
-    // division of the experts takes less time on a device.
-    shape.expert_parallel = std::max(1, input_.workload.shape.experts);
+    // even division of the experts takes less time on a device.
+    const int experts = std::max(1, input_.workload.shape.experts);
+    const int most = input_.job.allowed.max_micro_batch_size;
+    shape.expert_parallel = experts;
     for (const int degree : degrees()) {
       shape.tensor_parallel = degree;
-      for (shape.samples = 1; shape.samples <= input_.job.allowed.max_micro_batch_size;
-           ++shape.samples) {
+      for (shape.samples = 1; shape.samples <= most; ++shape.samples) {
         for (const ir::Recompute mode : modes) {
           shape.recompute = mode;
-          for (shape.first = 0; shape.first < layers_; ++shape.first) {
-            const double both = costs_.compute(type, shape).both().value;
-            double& own = least[shape.first];
-            own = std::min(own, both * degree / shape.samples);
-            fastest[shape.first] = std::min(fastest[shape.first], both);
+          take(type, shape, 1);
+          if (!split_ || degree > 1) continue;
+          // What is fixed weighs least where most is computed, and on a group that has little of a
+          // part where it has most of the other.
+          for (const int held : {1, experts}) {
+            StageShape unlike = shape;
+            unlike.experts = held;
+            for (const int reaching : {experts * most, experts / held}) {
+              unlike.expert_samples = reaching;
+              take(type, unlike, static_cast<double>(reaching) * held / experts / unlike.samples);
+            }
           }
         }
       }
     }
   }
 
-  /// Device-seconds of the batch in units of one layer on each type: no type does a layer for less
-  /// than its own unit times the layer's least share over the types.
+  /// `load`: models::ExpertShare::load.
+  void take(int type, StageShape shape, double load) {
+    std::vector<double>& least = device_seconds_[type];
+    std::vector<double>& fastest = latency_[type];
+    const double each = static_cast<double>(shape.tensor_parallel) / shape.samples;
+    const auto offer = [&](std::size_t item, double seconds, double of_samples) {
+      least[item] = std::min(least[item], seconds * each / of_samples);
+      // A pass is as long as that of the group with the most, which is a sample at least.
+      if (shape.samples * of_samples >= kRounded) fastest[item] = std::min(fastest[item], seconds);
+    };
+    for (shape.first = 0; shape.first < layers_; ++shape.first) {
+      const StageCosts::Passes passes = costs_.compute(type, shape);
+      const auto i = as_size(shape.first);
+      if (!split_) {
+        offer(i, passes.both().value, 1);
+        continue;
+      }
+      offer(2 * i, (passes.both() - passes.experts()).value, 1);
+      // A layer without experts has none of them.
+      offer(2 * i + 1, passes.experts().value, load);
+    }
+  }
+
+  /// Device-seconds of the batch in units of one layer on each type: no type does a layer, or part
+  /// of one, for less than its own unit times the least share over the types.
   double work(std::vector<double>& unit_of_type) const {
-    const int middle = layers_ / 2;
+    const std::size_t middle = as_size(layers_ / 2);
     for (const auto& [type, seconds] : device_seconds_) {
       if (unit_of_type.size() <= as_size(type)) unit_of_type.resize(as_size(type) + 1, kNever);
-      unit_of_type[type] = seconds[middle];
+      unit_of_type[type] = split_ ? seconds[2 * middle] + seconds[2 * middle + 1] : seconds[middle];
     }
     double units = 0;
-    for (int i = 0; i < layers_; ++i) {
+    for (std::size_t i = 0; i < items(); ++i) {
       double least = kNever;
       for (const auto& [type, seconds] : device_seconds_) {
-        if (seconds[middle] < kNever) {
-          least = std::min(least, seconds[i] / seconds[middle]);
-        }
+        if (unit_of_type[type] < kNever) least = std::min(least, seconds[i] / unit_of_type[type]);
       }
       units += least;
     }
@@ -102,7 +134,7 @@ class BoundOf {
 
   double one_sample() const {
     double sum = 0;
-    for (int i = 0; i < layers_; ++i) {
+    for (std::size_t i = 0; i < items(); ++i) {
       double least = kNever;
       for (const auto& [type, seconds] : latency_) least = std::min(least, seconds[i]);
       sum += least;
@@ -227,8 +259,9 @@ class BoundOf {
   const StageCosts& costs_;
   int layers_;
   std::map<int, int> count_;
-  std::map<int, std::vector<double>> device_seconds_;  ///< By type and layer, for a sample.
-  std::map<int, std::vector<double>> latency_;
+  bool split_ = false;
+  std::map<int, std::vector<double>> device_seconds_;  ///< By type and item, for a sample.
+  std::map<int, std::vector<double>> latency_;         ///< The same of a pass.
 };
 
 }  // namespace

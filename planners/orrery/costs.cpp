@@ -136,29 +136,34 @@ int DraftCosts::stage_class(const DraftStage& stage) const {
   for (const DraftGroup& group : stage.groups) {
     kind.push_back(group_class(group));
     kind.push_back(group.samples);
+    kind.push_back(group.experts);
   }
   return classes_.try_emplace(std::move(kind), static_cast<int>(classes_.size())).first->second;
 }
 
-const DraftCosts::PassTable& DraftCosts::table(const DraftGroup& group, int samples,
-                                               ir::Recompute recompute, int expert_parallel) const {
-  const std::uint64_t key = Packed()
-                                .add(group_class(group), 32)
-                                .add(samples, 16)
-                                .add(static_cast<int>(recompute), 2)
-                                .add(expert_parallel, 11)
-                                .key();
+const DraftCosts::PassTable& DraftCosts::table(const DraftGroup& group, ir::Recompute recompute,
+                                               const models::ExpertShare& experts) const {
+  const Fields key{Packed()
+                       .add(group_class(group), 32)
+                       .add(group.samples, 16)
+                       .add(static_cast<int>(recompute), 2)
+                       .add(experts.degree, 11)
+                       .key(),
+                   Packed().add(experts.experts, 32).add(experts.samples, 32).key()};
   PassTable& table = tables_[key];
   if (!table.forward.empty()) return table;
   StageShape shape;
   shape.tensor_parallel = group.degree();
   shape.sequence = megatron_sequence(input_.job, group.degree());
-  shape.samples = samples;
+  shape.samples = group.samples;
   shape.recompute = recompute;
-  shape.expert_parallel = expert_parallel;
+  shape.expert_parallel = experts.degree;
+  shape.experts = experts.experts;
+  shape.expert_samples = experts.samples;
   std::set<int> types;
   for (const DeviceId device : group.devices) types.insert(input_.cluster.device(device).gpu_type);
   table.forward = table.backward = table.weights = {0};
+  if (!experts.even()) table.experts_forward = table.experts_backward = {0};
   for (int i = 0; i < layers_; ++i) {
     shape.first = i;
     const StageCosts::Passes passes = costs_.passes(group.devices, shape);
@@ -169,14 +174,73 @@ const DraftCosts::PassTable& DraftCosts::table(const DraftGroup& group, int samp
     table.forward.push_back(table.forward.back() + passes.forward.value);
     table.backward.push_back(table.backward.back() + passes.backward.value);
     table.weights.push_back(table.weights.back() + weights);
+    if (experts.even()) continue;
+    table.experts_forward.push_back(table.experts_forward.back() + passes.experts_forward.value);
+    table.experts_backward.push_back(table.experts_backward.back() + passes.experts_backward.value);
   }
   return table;
+}
+
+DraftCosts::ChunkPasses DraftCosts::chunk_passes(const DraftGroup& group,
+                                                 const models::ExpertShare& experts,
+                                                 const DraftChunk& chunk, int first) const {
+  ChunkPasses sum;
+  for (const auto& [count, recompute] : chunk.parts()) {
+    if (count == 0) continue;
+    const PassTable& times = table(group, recompute, experts);
+    sum.forward += times.forward[first + count] - times.forward[first];
+    sum.backward += times.backward[first + count] - times.backward[first];
+    sum.weights += times.weights[first + count] - times.weights[first];
+    first += count;
+  }
+  return sum;
+}
+
+DraftCosts::ChunkPasses DraftCosts::joint_passes(const std::vector<DraftGroup>& groups,
+                                                 int expert_parallel, const DraftChunk& chunk,
+                                                 int first) const {
+  ChunkPasses longest;
+  const auto extend = [](ChunkPasses& so_far, const ChunkPasses& one) {
+    so_far.forward = std::max(so_far.forward, one.forward);
+    so_far.backward = std::max(so_far.backward, one.backward);
+    so_far.weights = std::max(so_far.weights, one.weights);
+  };
+  const auto size = as_size(expert_parallel);
+  for (std::size_t set = 0; set < groups.size(); set += size) {
+    if (expert_share(groups, expert_parallel, set).even()) {
+      for (std::size_t g = set; g < set + size; ++g) {
+        extend(longest, chunk_passes(groups[g], {expert_parallel}, chunk, first));
+      }
+      continue;
+    }
+    ChunkPasses around, inside;
+    for (std::size_t g = set; g < set + size; ++g) {
+      const models::ExpertShare share = expert_share(groups, expert_parallel, g);
+      const ChunkPasses all = chunk_passes(groups[g], share, chunk, first);
+      ChunkPasses experts;
+      int from = first;
+      for (const auto& [count, recompute] : chunk.parts()) {
+        if (count == 0) continue;
+        const PassTable& times = table(groups[g], recompute, share);
+        experts.forward += times.experts_forward[from + count] - times.experts_forward[from];
+        experts.backward += times.experts_backward[from + count] - times.experts_backward[from];
+        from += count;
+      }
+      experts.weights = experts.forward;  // As costs of weights are those of forward passes.
+      extend(around, {all.forward - experts.forward, all.backward - experts.backward,
+                      all.weights - experts.weights});
+      extend(inside, experts);
+    }
+    extend(longest, {around.forward + inside.forward, around.backward + inside.backward,
+                     around.weights + inside.weights});
+  }
+  return longest;
 }
 
 const DraftCosts::PartMemory& DraftCosts::memory(int first, int layers, const DraftGroup& group,
                                                  ir::Recompute recompute, const ir::Zero& zero,
                                                  int weight, int replicas,
-                                                 int expert_parallel) const {
+                                                 const models::ExpertShare& experts) const {
   const bool head = first + layers == layers_;
   // Where layers are alike only what touches the ends is special.
   const int from = !uniform_ ? first : first == 0 ? 0 : head ? layers_ - layers : 1;
@@ -190,19 +254,24 @@ const DraftCosts::PartMemory& DraftCosts::memory(int first, int layers, const Dr
                                 .add(zero.shard_group, 8)
                                 .add(zero.stage > 0 ? replicas : 1, 14)
                                 .key();
-  const std::uint64_t rest = Packed().add(weight, 8).add(expert_parallel, 32).key();
+  const std::uint64_t rest = Packed()
+                                 .add(weight, 8)
+                                 .add(experts.degree, 20)
+                                 .add(experts.experts, 16)
+                                 .add(experts.samples, 20)
+                                 .key();
   return parts_.answer({key, rest}, [&]() -> PartMemory {
     ir::Segment segment = segment_of_layers(input_.workload, from, layers);
     segment.recompute = recompute;
     segment.zero = zero;
-    segment.expert_parallel = expert_parallel;
+    segment.expert_parallel = experts.degree;
     ir::Group made;
     made.tensor_parallel = group.degree();
     made.sequence = megatron_sequence(input_.job, group.degree());
     made.samples = group.samples;
     made.state_weight = weight;
     const models::SegmentMemory held =
-        models::segment_memory(segment, made, replicas, input_.workload, input_.job);
+        models::segment_memory(segment, made, experts, replicas, input_.workload, input_.job);
     return {held.states(),   held.activations_per_micro_batch,
             held.recomputed, held.recomputed_kept,
             held.logits,     held.communication};
@@ -310,7 +379,9 @@ bool DraftCosts::fits_anew(const Draft& draft, const models::ScheduleQuery& quer
   if (expert_parallel > 1) replicas *= static_cast<int>(groups.size());
   const bool splits = models::schedule_entry(draft.schedule).splits_backward();
   std::vector<Bytes> activations(chunks.size()), recomputed(chunks.size());
-  for (const DraftGroup& group : groups) {
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const DraftGroup& group = groups[g];
+    const models::ExpertShare experts = expert_share(groups, expert_parallel, g);
     Bytes held, transient, staging;
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       const DraftChunk& chunk = chunks[c];
@@ -320,7 +391,7 @@ bool DraftCosts::fits_anew(const Draft& draft, const models::ScheduleQuery& quer
         if (layers == 0) continue;
         const PartMemory& part =
             memory(first, layers, group, recompute, draft.zero,
-                   state_weight(draft, group, input_.cluster), replicas, expert_parallel);
+                   state_weight(draft, group, input_.cluster), replicas, experts);
         held += part.states;
         activations[c] += part.activations;
         recomputed[c] += part.recomputed_kept;
@@ -350,6 +421,7 @@ DraftCosts::Place DraftCosts::place(const Draft& draft, const DraftPipeline& pip
   const bool shared = own.expert_parallel > 1;
   place.expert_parallel = own.expert_parallel;
   if (shared) place.exchange = exchange(groups, own.expert_parallel).seconds;
+  place.unlike = has_unlike_shares(own);
   place.remembered =
       (groups.size() == 1 || shared) && uniform_ &&
       (chunks == 1 || (stages < 256 && pipeline.micro_batches < 4096 && chunks < 16));
@@ -446,18 +518,22 @@ DraftCosts::StageFit DraftCosts::fit_anew(const Draft& draft, const Place& place
     double slowest = 0;
     for (const DraftGroup& group : groups) {
       double sum = 0;
-      for (int c = 0; c < chunks; ++c) {
+      for (int c = 0; c < chunks && !place.unlike; ++c) {
         const DraftChunk& chunk = probed[c];
         int from = firsts[c];
         for (const auto& [count, recompute] : chunk.parts()) {
           if (count == 0) continue;
-          const PassTable& times = table(group, group.samples, recompute, place.expert_parallel);
+          const PassTable& times = table(group, recompute, {place.expert_parallel});
           sum += times.forward[from + count] - times.forward[from] + times.backward[from + count] -
                  times.backward[from];
           from += count;
         }
       }
       slowest = std::max(slowest, sum);
+    }
+    for (int c = 0; c < chunks && place.unlike; ++c) {
+      const ChunkPasses passes = joint_passes(groups, place.expert_parallel, probed[c], firsts[c]);
+      slowest += passes.forward + passes.backward;
     }
     if (place.expert_parallel > 1) {
       for (int c = 0; c < chunks; ++c) {
@@ -580,7 +656,7 @@ const DraftCosts::Exchange& DraftCosts::exchange(const std::vector<DraftGroup>& 
                                                  int expert_parallel) const {
   std::vector<std::int32_t> key = {expert_parallel};
   for (const DraftGroup& group : groups) {
-    key.insert(key.end(), {-1, group.samples});
+    key.insert(key.end(), {-1, group.samples, group.experts});
     for (const DeviceId device : group.devices) key.push_back(device.value);
   }
   const auto [place, added] = exchanges_.try_emplace(std::move(key));
@@ -596,11 +672,15 @@ const DraftCosts::Exchange& DraftCosts::exchange(const std::vector<DraftGroup>& 
   for (std::size_t set = 0; set + size <= groups.size(); set += size) {
     const int degree = groups[set].degree();
     const bool split = megatron_sequence(input_.job, degree) == ir::SequenceParallelism::megatron;
-    // As models/lower/inner.cpp: each member sends its tokens to the holders of their experts.
-    const Bytes routed = groups[set].samples * costs_.activation(layers_ / 2) *
-                         (shape.top_k * shape.capacity_factor / (split ? degree : 1));
+    // As models/lower/inner.cpp: each member sends its tokens to the holders of their experts. Of
+    // unlike groups the way back is as long as the way there.
+    const Bytes of_sample = costs_.activation(layers_ / 2) *
+                            (shape.top_k * shape.capacity_factor / (split ? degree : 1));
+    const Bytes routed = groups[set].samples * of_sample;
     for (std::size_t i = 0; i < size * size; ++i) {
-      peers[i] = i % (size + 1) == 0 ? 0 : routed.value / expert_parallel;
+      const auto parts = expert_share(groups, expert_parallel, set + i % size).parts(shape.experts);
+      peers[i] =
+          i % (size + 1) == 0 ? 0 : groups[set + i / size].samples * of_sample.value / parts.parts;
     }
     for (int position = 0; position < degree; ++position) {
       for (std::size_t i = 0; i < size; ++i) members[i] = groups[set + i].devices[position];
@@ -658,22 +738,8 @@ DraftCosts::StageRun DraftCosts::stage_run(const Draft& draft, const DraftPipeli
   StageRun run;
   for (std::size_t c = 0; c < own.chunks.size(); ++c) {
     const DraftChunk& chunk = own.chunks[c];
-    double forward = 0, backward = 0, weights = 0;
-    for (const DraftGroup& group : own.groups) {
-      double sum[3] = {0, 0, 0};
-      int from = firsts[c];
-      for (const auto& [count, recompute] : chunk.parts()) {
-        if (count == 0) continue;
-        const PassTable& times = table(group, group.samples, recompute, own.expert_parallel);
-        sum[0] += times.forward[from + count] - times.forward[from];
-        sum[1] += times.backward[from + count] - times.backward[from];
-        sum[2] += times.weights[from + count] - times.weights[from];
-        from += count;
-      }
-      forward = std::max(forward, sum[0]);
-      backward = std::max(backward, sum[1]);
-      weights = std::max(weights, sum[2]);
-    }
+    auto [forward, backward, weights] =
+        joint_passes(own.groups, own.expert_parallel, chunk, firsts[c]);
     if (own.expert_parallel > 1) {
       run.exchange = &exchange(own.groups, own.expert_parallel);
       const Exchanges counts = exchanges(chunk, firsts[c]);
@@ -881,7 +947,8 @@ void DraftCosts::share_links(const Draft& draft, const std::vector<std::vector<S
 double DraftCosts::optimizer(const Draft& draft, const DraftStage& stage, int first,
                              int replicas) const {
   double slowest = 0;
-  for (const DraftGroup& group : stage.groups) {
+  for (std::size_t g = 0; g < stage.groups.size(); ++g) {
+    const DraftGroup& group = stage.groups[g];
     const int layers = stage.layers();
     const bool head = first + stage.chunks[0].layers == layers_;
     const int from = !uniform_ ? first : first == 0 ? 0 : head ? layers_ - layers : 1;
@@ -898,7 +965,7 @@ double DraftCosts::optimizer(const Draft& draft, const DraftStage& stage, int fi
                          .add(draft.zero.stage > 0 ? 1 : 0, 1)
                          .add(draft.zero.stage > 0 ? copies : 1, 16)
                          .key(),
-                     static_cast<std::uint64_t>(stage.expert_parallel)};
+                     Packed().add(stage.expert_parallel, 32).add(group.experts, 32).key()};
     const auto [place, added] = optimizer_.try_emplace(key, 0);
     if (added) {
       StageShape shape;
@@ -909,6 +976,7 @@ double DraftCosts::optimizer(const Draft& draft, const DraftStage& stage, int fi
       shape.replicas = copies;
       shape.state_weight = weight;
       shape.expert_parallel = stage.expert_parallel;
+      shape.experts = group.experts;
       place->second = costs_.optimizer(type, shape).value;
     }
     slowest = std::max(slowest, place->second);

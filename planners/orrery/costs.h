@@ -53,6 +53,7 @@ class DraftCosts {
   struct Place {
     const std::vector<DraftGroup>* groups = nullptr;
     int expert_parallel = 1;
+    bool unlike = false;  ///< Some that share experts differ: models::ExpertShare.
     double exchange = 0;  ///< Seconds of a dispatch or combine of one layer.
     models::ScheduleQuery query;
     int replicas = 1;
@@ -81,6 +82,8 @@ class DraftCosts {
   /// Sums over layers 0 ... i - 1 at position i; embedding and head in the first and last layer.
   struct PassTable {
     std::vector<double> forward, backward, weights;
+    /// Of them between dispatch and combine; filled where groups that share experts differ.
+    std::vector<double> experts_forward, experts_backward;
   };
   struct PartMemory {
     Bytes states, activations, recomputed, recomputed_kept, logits, communication;
@@ -121,11 +124,20 @@ class DraftCosts {
     double end = 0;
   };
 
-  const PassTable& table(const DraftGroup& group, int samples, ir::Recompute recompute,
-                         int expert_parallel) const;
+  const PassTable& table(const DraftGroup& group, ir::Recompute recompute,
+                         const models::ExpertShare& experts) const;
+  /// Seconds of the passes of a chunk's layers from `first` on, without exchanges.
+  struct ChunkPasses {
+    double forward = 0, backward = 0, weights = 0;
+  };
+  ChunkPasses chunk_passes(const DraftGroup& group, const models::ExpertShare& experts,
+                           const DraftChunk& chunk, int first) const;
+  /// The longest over all groups; where those that share experts differ, the longest of both parts.
+  ChunkPasses joint_passes(const std::vector<DraftGroup>& groups, int expert_parallel,
+                           const DraftChunk& chunk, int first) const;
   const PartMemory& memory(int first, int layers, const DraftGroup& group, ir::Recompute recompute,
                            const ir::Zero& zero, int weight, int replicas,
-                           int expert_parallel) const;
+                           const models::ExpertShare& experts) const;
   /// Pipelines that hold the stage's layers, those of others about where they are in its own; with
   /// uneven shards the sum of their weights.
   int weighed(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
@@ -191,7 +203,7 @@ class DraftCosts {
   std::vector<int> moe_prefix_;          ///< Layers with experts.
   mutable std::unordered_map<std::vector<DeviceId>, int, NumbersHash> class_of_;
   mutable std::map<std::vector<double>, int> classes_;
-  mutable std::unordered_map<std::uint64_t, PassTable> tables_;
+  mutable std::unordered_map<Fields, PassTable, NumbersHash> tables_;
   mutable std::unordered_map<Fields, double, NumbersHash> optimizer_;
   mutable std::unordered_map<std::vector<std::int32_t>, Hop, NumbersHash> hops_;
   mutable std::unordered_map<std::vector<DeviceId>, Ring, NumbersHash> rings_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "models/ir/names.h"
 #include "planners/kit/integers.h"
@@ -23,6 +24,7 @@ std::vector<ir::Group> plan_groups(const Draft& draft, const DraftStage& stage,
     made.samples = group.samples;
     made.sequence = megatron_sequence(input.job, group.degree());
     made.state_weight = state_weight(draft, group, input.cluster);
+    made.experts = group.experts;
   }
   return groups;
 }
@@ -112,17 +114,49 @@ bool has_gathers(const Draft& draft) {
   return draft.overlap && draft.zero.shards_optimizer() && !draft.zero.shards_parameters();
 }
 
-bool can_share_experts(const DraftStage& stage, int degree, const models::Workload& workload) {
-  if (degree == 1) return true;
-  const std::size_t size = as_size(degree);
-  if (degree < 1 || workload.shape.experts % degree != 0 || stage.groups.size() % size != 0) {
-    return false;
+models::ExpertShare expert_share(const std::vector<DraftGroup>& groups, int expert_parallel,
+                                 std::size_t group) {
+  models::ExpertShare share{expert_parallel};
+  const std::size_t size = as_size(expert_parallel), first = group / size * size;
+  if (size < 2) return share;
+  int samples = 0;
+  bool even = true;
+  for (std::size_t g = first; g < first + size; ++g) {
+    samples += groups[g].samples;
+    even = even && groups[g].samples == groups[first].samples &&
+           groups[g].experts == groups[first].experts;
   }
+  if (even) return share;
+  share.experts = groups[group].experts;
+  share.samples = samples;
+  return share;
+}
+
+bool can_share_experts(const DraftStage& stage, int degree, const models::Workload& workload) {
+  const int experts = workload.shape.experts;
+  const bool named = stage.groups.front().experts > 0;
+  if (degree == 1) return !named;
+  const std::size_t size = as_size(degree);
+  if (degree < 1 || experts == 0 || stage.groups.size() % size != 0) return false;
+  if (!named && experts % degree != 0) return false;
+  int sum = 0;
   for (std::size_t g = 0; g < stage.groups.size(); ++g) {
     const DraftGroup &first = stage.groups[g - g % size], &own = stage.groups[g];
-    if (own.degree() != first.degree() || own.samples != first.samples) return false;
+    const bool single = own.degree() == 1;
+    if (own.degree() != first.degree() || (!single && own.samples != first.samples)) return false;
+    if ((own.experts > 0) != named || (named && !single)) return false;
+    sum += own.experts;
+    if (named && (g + 1) % size == 0 && std::exchange(sum, 0) != experts) return false;
   }
-  return workload.shape.experts > 0;
+  return true;
+}
+
+bool has_unlike_shares(const DraftStage& stage) {
+  if (stage.expert_parallel == 1) return false;
+  for (std::size_t g = 0; g < stage.groups.size(); ++g) {
+    if (!expert_share(stage.groups, stage.expert_parallel, g).even()) return true;
+  }
+  return false;
 }
 
 bool shares_experts(const Draft& draft) {
@@ -194,7 +228,7 @@ std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input) {
       }
       for (const ir::Group& group : stage.segments.front().groups) {
         if (!plain_group(group)) return std::nullopt;
-        made.groups.push_back({group.devices, group.samples});
+        made.groups.push_back({group.devices, group.samples, group.experts});
       }
       made.expert_parallel = stage.segments.front().expert_parallel;
       if (!can_share_experts(made, made.expert_parallel, input.workload) ||
@@ -259,10 +293,15 @@ std::string differences(const Draft& before, const Draft& after) {
   });
   compare([](const Draft& d) {
     std::set<int> degrees;
+    bool named = false;
     for (const DraftPipeline& pipeline : d.pipelines) {
-      for (const DraftStage& stage : pipeline.stages) degrees.insert(stage.expert_parallel);
+      for (const DraftStage& stage : pipeline.stages) {
+        degrees.insert(stage.expert_parallel);
+        named = named || stage.groups.front().experts > 0;
+      }
     }
-    return fmt::format("EP {}", fmt::join(degrees, ", "));
+    return fmt::format("EP {}{}", fmt::join(degrees, ", "),
+                       named ? " of unlike numbers of experts" : "");
   });
   compare([&](const Draft& d) {
     return "micro-batches of " +

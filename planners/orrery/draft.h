@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/cost/expert_share.h"
 #include "models/ir/plan.h"
 #include "planners/planner.h"
 
@@ -17,6 +18,7 @@ namespace orrery::planners {
 struct DraftGroup {
   std::vector<DeviceId> devices;
   int samples = 1;  ///< Of each micro-batch.
+  int experts = 0;  ///< ir::Group::experts.
   int degree() const { return static_cast<int>(devices.size()); }
   auto operator<=>(const DraftGroup&) const = default;
 };
@@ -40,7 +42,8 @@ struct DraftStage {
   std::vector<DraftGroup> groups;
   std::vector<DraftChunk> chunks;
   /// So many consecutive groups hold one copy of the experts together: groups of as many devices
-  /// and samples, so that the simulator has them meet at each dispatch and combine.
+  /// and samples, or single devices, so that the simulator has them meet at each dispatch and
+  /// combine.
   int expert_parallel = 1;
   int layers() const;
   auto operator<=>(const DraftStage&) const = default;
@@ -87,9 +90,16 @@ bool may_weigh_states(const Draft& draft);
 /// The plan, unsigned.
 ir::Plan plan_of(const Draft& draft, const PlannerInput& input);
 
-/// Whether groups can hold the experts of a stage together: they divide the experts of the model,
-/// and have as many devices and samples. True for a degree of 1.
+/// Of a group, of those of a stage that share experts.
+models::ExpertShare expert_share(const std::vector<DraftGroup>& groups, int expert_parallel,
+                                 std::size_t group);
+
+/// Whether groups can hold the experts of a stage together: they divide the experts of the model or
+/// name theirs, and have as many devices and samples, or are single devices. True for a degree
+/// of 1.
 bool can_share_experts(const DraftStage& stage, int degree, const models::Workload& workload);
+/// Whether groups that share experts take unlike samples or name their experts.
+bool has_unlike_shares(const DraftStage& stage);
 /// Whether groups of any stage do.
 bool shares_experts(const Draft& draft);
 

@@ -23,6 +23,8 @@ const T& any_of(const std::vector<T>& values, Rng& rng) {
 
 /// Share of the moves of ZeRO that change how uneven its shards are, where they are.
 constexpr double kWeighs = 0.5;
+/// Share of the moves of experts that change which group of a mix holds how many.
+constexpr double kShares = 0.5;
 
 /// Divides the samples of a micro-batch over the groups of each stage: evenly, more to the first.
 bool share_samples(DraftPipeline& pipeline) {
@@ -36,6 +38,10 @@ bool share_samples(DraftPipeline& pipeline) {
     for (int g = 0; g < groups; ++g) stage.groups[g].samples = shares[g];
   }
   return true;
+}
+
+void name_no_experts(DraftStage& stage) {
+  for (DraftGroup& group : stage.groups) group.experts = 0;
 }
 
 /// A size of micro-batches whose groups take no more than the job allows.
@@ -130,9 +136,13 @@ void DraftMoves::keep_experts(Draft& draft) const {
   for (DraftPipeline& pipeline : draft.pipelines) {
     for (DraftStage& stage : pipeline.stages) {
       if (draft.zero.shards_parameters()) stage.expert_parallel = 1;
-      while (!can_share_experts(stage, stage.expert_parallel, input_.workload)) {
-        --stage.expert_parallel;
-      }
+      const auto possible = [&] {
+        return can_share_experts(stage, stage.expert_parallel, input_.workload) &&
+               (limits_.unlike_experts || !has_unlike_shares(stage));
+      };
+      if (possible()) continue;
+      name_no_experts(stage);
+      while (!possible()) --stage.expert_parallel;
     }
   }
 }
@@ -748,8 +758,10 @@ bool DraftMoves::join_experts(Draft& draft, const Pipelines& pipelines, int coun
       gone[from] = 1;
     }
     for (DraftStage& stage : into.stages) {
+      name_no_experts(stage);
       const int most = stage.expert_parallel * count;
       stage.expert_parallel = can_share_experts(stage, most, input_.workload) ? most : count;
+      if (mixes_types(stage)) balance_shares(stage);
     }
   }
   std::size_t kept = 0;
@@ -784,9 +796,121 @@ bool DraftMoves::split_experts(DraftPipeline& pipeline, std::size_t stage, int c
   return true;
 }
 
+/// Single devices of several GPU types that share experts.
+bool DraftMoves::mixes_types(const DraftStage& stage) const {
+  if (!limits_.unlike_experts || stage.expert_parallel == 1) return false;
+  bool mixed = false;
+  for (const DraftGroup& group : stage.groups) {
+    if (group.degree() != 1) return false;
+    mixed = mixed || input_.cluster.device(group.devices[0]).gpu_type !=
+                         input_.cluster.device(stage.groups[0].devices[0]).gpu_type;
+  }
+  return mixed;
+}
+
+/// One in the middle of the model.
+int DraftMoves::layer_with_experts() const {
+  int layer = costs_.layers() / 2;
+  const int first = input_.workload.first_layer().value;
+  while (layer > 0 && !input_.workload.block({first + layer}).expert_all_to_all) --layer;
+  return layer;
+}
+
+/// Samples by how fast each group is beside experts, experts by how fast it is in them.
+void DraftMoves::balance_shares(DraftStage& stage) const {
+  const auto size = as_size(stage.expert_parallel);
+  const int experts = input_.workload.shape.experts;
+  if (experts < stage.expert_parallel) return;
+  for (std::size_t set = 0; set + size <= stage.groups.size(); set += size) {
+    std::vector<double> around, inside;
+    int samples = 0;
+    for (std::size_t g = set; g < set + size; ++g) {
+      const DraftGroup& group = stage.groups[g];
+      StageShape shape;
+      shape.first = layer_with_experts();
+      shape.samples = group.samples;
+      shape.expert_parallel = stage.expert_parallel;
+      const StageCosts::Passes passes =
+          costs_.stage_costs().compute(input_.cluster.device(group.devices[0]).gpu_type, shape);
+      inside.push_back(passes.experts().value / group.samples);
+      around.push_back(passes.both().value / group.samples - inside.back());
+      samples += group.samples;
+    }
+    // One for each, and the others where they end first.
+    const auto dealt = [](int total, const std::vector<double>& seconds) {
+      std::vector<int> shares(seconds.size(), 1);
+      for (int left = total - static_cast<int>(shares.size()); left > 0; --left) {
+        std::size_t first = 0;
+        for (std::size_t i = 1; i < shares.size(); ++i) {
+          if ((shares[i] + 1) * seconds[i] < (shares[first] + 1) * seconds[first]) first = i;
+        }
+        ++shares[first];
+      }
+      return shares;
+    };
+    const std::vector<int> taken = dealt(samples, around), held = dealt(experts, inside);
+    const bool even =
+        std::all_of(held.begin(), held.end(), [&](int own) { return own == held[0]; });
+    for (std::size_t i = 0; i < size; ++i) {
+      stage.groups[set + i].samples = taken[i];
+      stage.groups[set + i].experts = even ? 0 : held[i];
+    }
+  }
+  // Groups of a stage all name their experts, or none does.
+  const auto names = [](const DraftGroup& group) { return group.experts > 0; };
+  if (std::none_of(stage.groups.begin(), stage.groups.end(), names)) return;
+  for (DraftGroup& group : stage.groups) {
+    if (!names(group)) group.experts = experts / stage.expert_parallel;
+  }
+}
+
+/// Balanced shares, one expert or sample from a group to another, or even shares again.
+bool DraftMoves::change_shares(Draft& draft, const Pipelines& pipelines, Rng& rng) const {
+  const int how = static_cast<int>(rng.integer(0, 3));
+  const std::uint64_t pair = static_cast<std::uint64_t>(rng.integer(0, 1 << 20));
+  bool any = false;
+  for (const std::size_t p : pipelines) {
+    for (DraftStage& stage : draft.pipelines[p].stages) {
+      if (!mixes_types(stage)) continue;
+      if (how == 0) balance_shares(stage);
+      if (how == 1) {
+        name_no_experts(stage);
+        for (DraftGroup& group : stage.groups) group.samples = 0;
+      }
+      any = any || how < 2;
+      if (how < 2) continue;
+      const auto size = as_size(stage.expert_parallel);
+      Rng own(pair);  // The same in stages that are alike.
+      const std::size_t set = any_of_count(stage.groups.size() / size, own) * size;
+      DraftGroup& from = stage.groups[set + any_of_count(size, own)];
+      DraftGroup& to = stage.groups[set + any_of_count(size, own)];
+      if (&from == &to) continue;
+      if (how == 2 && from.experts == 0 &&
+          input_.workload.shape.experts % static_cast<int>(size) == 0) {
+        for (DraftGroup& group : stage.groups) {
+          group.experts = input_.workload.shape.experts / static_cast<int>(size);
+        }
+      }
+      int& given = how == 2 ? from.experts : from.samples;
+      if (given < 2) continue;
+      --given;
+      ++(how == 2 ? to.experts : to.samples);
+      any = true;
+    }
+    if (how == 1 && !share_samples(draft.pipelines[p])) return false;
+  }
+  return any;
+}
+
 /// Another degree for the groups that are there; pipelines side by side as groups of one; or a
-/// tensor-parallel group in parts, in one stage or in all of its degree.
+/// tensor-parallel group in parts, in one stage or in all of its degree; or other shares.
 bool DraftMoves::change_experts(Draft& draft, const Pipelines& pipelines, Rng& rng) const {
+  const bool mixed = std::any_of(pipelines.begin(), pipelines.end(), [&](std::size_t p) {
+    const std::vector<DraftStage>& stages = draft.pipelines[p].stages;
+    return std::any_of(stages.begin(), stages.end(),
+                       [&](const DraftStage& one) { return mixes_types(one); });
+  });
+  if (mixed && rng.bernoulli(kShares)) return change_shares(draft, pipelines, rng);
   const int how = static_cast<int>(rng.integer(0, 2));
   const std::size_t stage = any_of_count(draft.pipelines[pipelines.front()].stages.size(), rng);
   const bool every = rng.bernoulli(0.6) || limits_.uniform;
@@ -804,8 +928,12 @@ bool DraftMoves::change_experts(Draft& draft, const Pipelines& pipelines, Rng& r
       DraftStage& own = pipeline.stages[s];
       if (how == 2) {
         any = split_experts(pipeline, s, count) || any;
-      } else if (own.expert_parallel != degree && can_share_experts(own, degree, input_.workload)) {
-        own.expert_parallel = degree;
+      } else if (own.expert_parallel != degree) {
+        DraftStage other = own;
+        name_no_experts(other);
+        if (!can_share_experts(other, degree, input_.workload)) continue;
+        other.expert_parallel = degree;
+        own = other;
         any = true;
       }
     }

@@ -43,7 +43,8 @@ struct MoveLimits {
   bool uniform = false;      ///< One tensor-parallel degree and micro-batch size, equal pipelines.
   bool mixed_stages = true;  ///< Several groups in a stage.
   bool experts = false;      ///< Of one stage that share the experts of its layers.
-  bool weights = false;      ///< Uneven shards of ZeRO (Draft::state_weights), if no others fit.
+  bool unlike_experts = false;  ///< And hold unlike numbers of them, or take unlike samples.
+  bool weights = false;         ///< Uneven shards of ZeRO (Draft::state_weights), if no others fit.
   std::vector<char> without = std::vector<char>(kMoveKinds, 0);  ///< By kind: ablations.
 };
 
@@ -91,6 +92,10 @@ class DraftMoves {
   bool change_experts(Draft& draft, const Pipelines& pipelines, Rng& rng) const;
   bool join_experts(Draft& draft, const Pipelines& pipelines, int count) const;
   bool split_experts(DraftPipeline& pipeline, std::size_t stage, int count) const;
+  bool mixes_types(const DraftStage& stage) const;
+  bool change_shares(Draft& draft, const Pipelines& pipelines, Rng& rng) const;
+  void balance_shares(DraftStage& stage) const;
+  int layer_with_experts() const;
   void keep_experts(Draft& draft) const;
 
   bool allowed_degree(int degree) const;

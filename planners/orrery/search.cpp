@@ -124,13 +124,15 @@ void describe(config::Visitor& v, OrrerySettings& s) {
              "planners that take well under a second, on up to 96 devices; all: and the best plan "
              "of each planner of the catalog, of eight that are judged, so that the result is "
              "never slower than any of them.");
-  v.optional("allowed", s.allowed,
-             "everything: all that the job allows, gradients synchronized during the backward "
-             "pass, also in pieces of one size, groups of a stage that share experts, and on up to "
-             "960 devices parameters gathered during the next forward pass and, where even ones "
-             "fit nowhere, shards of ZeRO that are larger on some GPU types; as_others: what plans "
-             "of other planners of the catalog have, so without pieces, such gathers, uneven "
-             "shards and shared experts, and with one chunk in each stage.");
+  v.optional(
+      "allowed", s.allowed,
+      "everything: all that the job allows, gradients synchronized during the backward "
+      "pass, also in pieces of one size, groups of a stage that share experts (single GPUs of "
+      "several types unlike numbers of them), and on up to "
+      "960 devices parameters gathered during the next forward pass and, where even ones "
+      "fit nowhere, shards of ZeRO that are larger on some GPU types; as_others: what plans "
+      "of other planners of the catalog have, so without pieces, such gathers, uneven "
+      "shards and shared experts, and with one chunk in each stage.");
   v.optional(
       "target", s.target,
       "For whom the plan must be executable. megatron: one tensor-parallel degree, pipelines "
@@ -174,6 +176,7 @@ OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& sett
   if (settings.without != OrreryWithout::nothing) {
     weight_[static_cast<int>(settings.without) - 1] = 0;
   }
+  limits_.unlike_experts = limits_.experts && !limits_.uniform;
   // Where all pipelines are alike few moves lead away from shared experts: first without.
   experts_later_ =
       limits_.experts && limits_.uniform && settings.objective != OrreryObjective::frontier;

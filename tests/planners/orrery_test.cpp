@@ -214,6 +214,53 @@ TEST(Orrery, ItsBoundIsBelowEverySimulatedPlanWithExperts) {
   EXPECT_GE(shared, 10);
 }
 
+/// All GPUs in one stage, with random samples and experts.
+TEST(Orrery, ItsBoundIsBelowPlansOfUnlikeSharesOfExperts) {
+  int judged = 0;
+  for (std::uint64_t number = 0; number < 24; ++number) {
+    const auto make = [&] {
+      ir::ModelShape shape = moe_model(2, 8, number % 3 == 0 ? 16384 : 1024);
+      shape.top_k = 1 + static_cast<int>(number % 2);
+      auto world = std::make_unique<World>(tiny_world(number)->cluster, shape, 16, 512);
+      everything(world->job);
+      return world;
+    };
+    const std::string found = simulated(make, [&](const PlannerInput& input) -> std::string {
+      const LowerBound bound = lower_bound(input, StageCosts(input));
+      const int count = static_cast<int>(input.devices.size());
+      int plans = 0;
+      for (std::uint64_t drawn = 0; drawn < 6; ++drawn) {
+        Rng rng = Rng(number).fork(drawn);
+        Draft draft;
+        DraftPipeline& pipeline = draft.pipelines.emplace_back();
+        pipeline.micro_batch_size = 16;
+        DraftStage& stage = pipeline.stages.emplace_back();
+        stage.chunks = {{2, 0, 0}};
+        stage.expert_parallel = count;
+        for (const DeviceId device : input.devices) stage.groups.push_back({{device}, 1, 1});
+        for (int left = 16 - count; left > 0; --left) {
+          ++stage.groups[as_size(rng.integer(0, count - 1))].samples;
+        }
+        for (int left = 8 - count; left > 0; --left) {
+          ++stage.groups[as_size(rng.integer(0, count - 1))].experts;
+        }
+        const ir::Plan plan = plan_of(draft, input);
+        if (!models::validate(plan, input.cluster, input.workload, input.job).empty()) continue;
+        ++plans;
+        const double seconds = input.evaluator.evaluate(plan).iteration_time.value;
+        if (seconds < bound.seconds.value) {
+          return fmt::format("broken: {} s, bound {} s ({})", seconds, bound.seconds.value,
+                             bound.what);
+        }
+      }
+      return std::to_string(plans);
+    });
+    EXPECT_EQ(found.find('b'), std::string::npos) << "problem " << number << ": " << found;
+    judged += std::atoi(found.c_str());
+  }
+  EXPECT_GE(judged, 40);
+}
+
 /// Every plan of equal pipelines and stages on four alike GPUs, simulated.
 TEST(Orrery, IsWithinAPercentOfBruteForceWithExperts) {
   int shared = 0;
@@ -309,6 +356,40 @@ TEST(Orrery, SharesExpertsWhereNoDeviceHoldsALayer) {
   EXPECT_EQ(complaint(world, world.input(), with), "");
   EXPECT_GE(most_shared(*plan_of(with)), 2);
   EXPECT_NE(with.report.chosen.find("EP"), std::string::npos) << with.report.chosen;
+}
+
+/// No GPU holds the experts of a layer alone, and three quarters of the speed is in half of them.
+TEST(Orrery, HoldsUnlikeNumbersOfExpertsOnUnlikeGpus) {
+  const auto make = [] {
+    auto world = std::make_unique<World>(
+        make_cluster({{"X", 300, 6, 2, 400, 1}, {"Y", 100, 6, 2, 400, 1}}, 1000),
+        moe_model(2, 32, 4096), 32, 512);
+    world->job.allowed.max_tensor_parallel = 1;
+    world->job.allowed.zero_stages = {0};
+    return world;
+  };
+  const std::string found = simulated(make, [](const PlannerInput& input) -> std::string {
+    const PlannerResult result = run_planner("orrery", input, {{"seeds", "own"}});
+    const ir::Plan* plan = plan_of(result);
+    if (plan == nullptr) return "none";
+    ir::Plan even = *plan;
+    std::set<int> held;
+    for (ir::Pipeline& pipeline : even.pipelines) {
+      for (ir::Stage& stage : pipeline.stages) {
+        for (ir::Segment& segment : stage.segments) {
+          for (ir::Group& group : segment.groups) held.insert(std::exchange(group.experts, 0));
+        }
+      }
+    }
+    return fmt::format("{} {} {}", held.size(), seconds_of(result, input),
+                       input.evaluator.evaluate(even).iteration_time.value);
+  });
+  std::istringstream numbers(found);
+  int kinds = 0;
+  double unlike = kNever, even = 0;
+  numbers >> kinds >> unlike >> even;
+  EXPECT_GE(kinds, 2) << found;
+  EXPECT_LT(unlike, 0.9 * even) << found;
 }
 
 TEST(Orrery, SharesExpertsAsMegatronDoes) {
@@ -640,6 +721,38 @@ TEST(OrreryCosts, PriceSharedExperts) {
       EXPECT_NEAR(std::stod(std::get<std::string>(ratio)), 1, 0.05)
           << shares << (across ? " across nodes" : "");
     }
+  }
+}
+
+/// The longest beside and the longest inside the experts, and exchanges of unlike sizes.
+TEST(OrreryCosts, PriceUnlikeSharesOfExperts) {
+  for (const std::vector<int>& experts : {std::vector{3, 3, 1, 1}, {0, 0, 0, 0}, {1, 1, 3, 3}}) {
+    const sim::ForkResult ratio = sim::run_forked([&] {
+      const World world(make_cluster({{"X", 300, 80, 2, 100, 1}, {"Y", 100, 80, 2, 100, 1}}, 12),
+                        moe_model(4, 8, 4096), 16, 1024);
+      const PlannerInput input = world.input();
+      Draft draft;
+      DraftPipeline& pipeline = draft.pipelines.emplace_back();
+      pipeline.micro_batches = 2;
+      pipeline.micro_batch_size = 8;
+      DraftStage& stage = pipeline.stages.emplace_back();
+      stage.chunks = {{4, 2, 0}};
+      stage.expert_parallel = 4;
+      for (int g = 0; g < 4; ++g) {
+        stage.groups.push_back({{DeviceId{g}}, g < 2 ? 3 : 1, experts[as_size(g)]});
+      }
+      const ir::Plan plan = plan_of(draft, input);
+      const auto again = draft_of(plan, input);
+      if (!again || plan_of(*again, input).pipelines != plan.pipelines) return std::string("0");
+      const ir::Program program =
+          models::lower(plan, world.cluster, world.workload, world.job, {.collapsed = false});
+      sim::IterationSimulator simulator(world.cluster, world.topology, false);
+      const models::Pricer pricer(world.cluster, world.workload, world.job, world.profile);
+      const Seconds simulated = simulator.run(program, pricer, {}).iteration_time;
+      return fmt::format("{}", DraftCosts(input).view(draft).seconds / simulated.value);
+    });
+    ASSERT_TRUE(std::holds_alternative<std::string>(ratio));
+    EXPECT_NEAR(std::stod(std::get<std::string>(ratio)), 1, 0.05) << experts[0];
   }
 }
 
