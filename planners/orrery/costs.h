@@ -4,6 +4,7 @@
 /// at the same moments, the others on average. It decides which drafts are worth a simulation, and
 /// nothing else: what counts is the evaluator's time.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -77,6 +78,9 @@ class DraftCosts {
   const StageCosts& stage_costs() const { return costs_; }
   /// Tensor-parallel degrees that the model and the job allow, ascending.
   const std::vector<int>& degrees() const { return degrees_; }
+  bool has_degree(int degree) const {
+    return std::binary_search(degrees_.begin(), degrees_.end(), degree);
+  }
 
  private:
   /// Sums over layers 0 ... i - 1 at position i; embedding and head in the first and last layer.

@@ -151,6 +151,19 @@ bool can_share_experts(const DraftStage& stage, int degree, const models::Worklo
   return true;
 }
 
+bool share_samples(DraftPipeline& pipeline) {
+  for (DraftStage& stage : pipeline.stages) {
+    const int groups = static_cast<int>(stage.groups.size());
+    if (groups > pipeline.micro_batch_size) return false;
+    int sum = 0;
+    for (const DraftGroup& group : stage.groups) sum += group.samples;
+    if (sum == pipeline.micro_batch_size) continue;
+    const std::vector<int> shares = even_shares(pipeline.micro_batch_size, groups);
+    for (int g = 0; g < groups; ++g) stage.groups[g].samples = shares[g];
+  }
+  return true;
+}
+
 bool has_unlike_shares(const DraftStage& stage) {
   if (stage.expert_parallel == 1) return false;
   for (std::size_t g = 0; g < stage.groups.size(); ++g) {

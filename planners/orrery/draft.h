@@ -98,6 +98,10 @@ models::ExpertShare expert_share(const std::vector<DraftGroup>& groups, int expe
 /// name theirs, and have as many devices and samples, or are single devices. True for a degree
 /// of 1.
 bool can_share_experts(const DraftStage& stage, int degree, const models::Workload& workload);
+/// Divides the samples of a micro-batch over the groups of stages whose groups do not take them
+/// all: evenly, more to the first. False: there are fewer than groups.
+bool share_samples(DraftPipeline& pipeline);
+
 /// Whether groups that share experts take unlike samples or name their experts.
 bool has_unlike_shares(const DraftStage& stage);
 /// Whether groups of any stage do.

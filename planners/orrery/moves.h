@@ -10,6 +10,7 @@
 #include "models/ir/names.h"
 #include "planners/orrery/balance.h"
 #include "planners/orrery/draft.h"
+#include "planners/orrery/expert_moves.h"
 #include "planners/planner.h"
 
 namespace orrery::planners {
@@ -53,7 +54,11 @@ class DraftMoves {
   /// Keeps references.
   DraftMoves(const PlannerInput& input, const DraftCosts& costs, const DraftBalance& balance,
              const MoveLimits& limits)
-      : input_(input), costs_(costs), balance_(balance), limits_(limits) {}
+      : input_(input),
+        costs_(costs),
+        balance_(balance),
+        limits_(limits),
+        experts_(input, costs, limits) {}
 
   /// Makes one move of that kind; false: it does not apply (the draft may be spoiled). `view` is of
   /// the draft before, or of one like it: it says which pipeline and stage limit.
@@ -67,7 +72,7 @@ class DraftMoves {
   const MoveLimits& limits() const { return limits_; }
 
  private:
-  using Pipelines = std::vector<std::size_t>;
+  using Pipelines = ExpertMoves::Pipelines;
   std::size_t pick_pipeline(const Draft& draft, const DraftCosts::View& view, Rng& rng) const;
   Pipelines scope(const Draft& draft, std::size_t pipeline, Rng& rng) const;
 
@@ -89,16 +94,7 @@ class DraftMoves {
   bool change_weights(Draft& draft, Rng& rng) const;
   bool change_schedule(Draft& draft, Rng& rng) const;
   bool change_transfer(Draft& draft, Rng& rng) const;
-  bool change_experts(Draft& draft, const Pipelines& pipelines, Rng& rng) const;
-  bool join_experts(Draft& draft, const Pipelines& pipelines, int count) const;
-  bool split_experts(DraftPipeline& pipeline, std::size_t stage, int count) const;
-  bool mixes_types(const DraftStage& stage) const;
-  bool change_shares(Draft& draft, const Pipelines& pipelines, Rng& rng) const;
-  void balance_shares(DraftStage& stage) const;
-  int layer_with_experts() const;
-  void keep_experts(Draft& draft) const;
 
-  bool allowed_degree(int degree) const;
   bool one_vendor(const std::vector<DeviceId>& devices) const;
   int type_of(const DraftStage& stage) const;
   NodeId node_of(DeviceId device) const { return input_.cluster.device(device).node; }
@@ -107,6 +103,7 @@ class DraftMoves {
   const DraftCosts& costs_;
   const DraftBalance& balance_;
   const MoveLimits& limits_;
+  ExpertMoves experts_;
 };
 
 }  // namespace orrery::planners
