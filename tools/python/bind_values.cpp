@@ -77,7 +77,7 @@ void bind_program(py::module_& m) {
   ORRERY_RECORD(m, ir::SegmentInfo, "The blocks that one compute op covers, and how.", pipeline,
                 stage, virtual_stage, group, first_sample, samples, first_block, last_block,
                 tensor_parallel, sequence_degree, sequence, expert_parallel, recompute, zero,
-                redundant);
+                state_weight, experts, expert_samples, redundant);
   ORRERY_RECORD(m, ir::PipelineInfo, "The share of a pipeline in the global batch.", first_sample,
                 micro_batches, micro_batch_size);
   ORRERY_RECORD(m, ir::ProgramHeader, "Shapes and numerics of a program.", schema, model, blocks,
@@ -223,16 +223,17 @@ void bind_judgment(py::module_& m) {
   ORRERY_RECORD(m, models::LowerOptions, "How a plan becomes a program.", collapsed, seed);
   ORRERY_RECORD(m, models::BlockQuery, "Which pass over which block a price is asked for.",
                 gpu_type, block, pass, tensor_parallel, sequence_degree, samples, recompute,
-                expert_parallel, sequence_parallel);
+                expert_parallel, experts, expert_samples, sequence_parallel);
   ORRERY_RECORD(m, models::KernelProjection, "A weight matrix of attention.", rows, columns, split);
   ORRERY_RECORD(m, models::KernelLayer, "What the kernels of a layer compute.", hidden, heads,
                 projections, query_width, value_width, kv_heads, ffn, gated, experts, top_k,
                 expert_ffn, load, window, unfused, norms, scan);
   ORRERY_RECORD(m, models::KernelDegrees, "How a block is divided, and in which numbers.", sequence,
-                samples, tensor_parallel, context_parallel, expert_parallel, products, causal,
-                sequence_parallel, accumulates, fused, launch);
+                samples, tensor_parallel, context_parallel, expert_parallel, experts,
+                expert_samples, products, causal, sequence_parallel, accumulates, fused, launch);
   ORRERY_RECORD(m, models::KernelTimes, "Seconds of the passes of a block.", forward, backward,
-                backward_weight, attention, experts, kernels_forward, kernels_backward);
+                backward_weight, attention, experts, experts_backward, experts_backward_weight,
+                kernels_forward, kernels_backward);
   ORRERY_RECORD(m, models::SegmentMemory, "Memory per device of a segment's group, in bytes.",
                 parameters, gradients, optimizer_states, activations_per_micro_batch, recomputed,
                 recomputed_kept, logits, communication);

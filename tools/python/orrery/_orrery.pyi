@@ -55,12 +55,15 @@ class BlockQuery(Record):
     samples: int
     recompute: Literal["none", "selective", "full", "experts"]
     expert_parallel: int
+    experts: int
+    expert_samples: int
     sequence_parallel: bool
     def __init__(self, *, gpu_type: int = ..., block: int = ..., pass_: Literal["forward",
                  "backward", "backward_input", "backward_weight", "optimizer"] = ...,
                  tensor_parallel: int = ..., sequence_degree: int = ..., samples: int = ...,
                  recompute: Literal["none", "selective", "full", "experts"] = ...,
-                 expert_parallel: int = ..., sequence_parallel: bool = ...) -> None: ...
+                 expert_parallel: int = ..., experts: int = ..., expert_samples: int = ...,
+                 sequence_parallel: bool = ...) -> None: ...
 
 class BlockTime(Record):
     """Time of one block on one GPU, for one micro-batch."""
@@ -570,6 +573,8 @@ class KernelDegrees(Record):
     tensor_parallel: int
     context_parallel: int
     expert_parallel: int
+    experts: int
+    expert_samples: int
     products: Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"]
     causal: bool
     sequence_parallel: bool
@@ -577,10 +582,10 @@ class KernelDegrees(Record):
     fused: bool
     launch: float
     def __init__(self, *, sequence: int = ..., samples: int = ..., tensor_parallel: int = ...,
-                 context_parallel: int = ..., expert_parallel: int = ..., products: Literal["fp32",
-                 "tf32", "fp16", "bf16", "fp8", "fp64", "fp4", "mxfp8"] = ..., causal: bool = ...,
-                 sequence_parallel: bool = ..., accumulates: bool = ..., fused: bool = ...,
-                 launch: float = ...) -> None: ...
+                 context_parallel: int = ..., expert_parallel: int = ..., experts: int = ...,
+                 expert_samples: int = ..., products: Literal["fp32", "tf32", "fp16", "bf16", "fp8",
+                 "fp64", "fp4", "mxfp8"] = ..., causal: bool = ..., sequence_parallel: bool = ...,
+                 accumulates: bool = ..., fused: bool = ..., launch: float = ...) -> None: ...
 
 class KernelLayer(Record):
     """What the kernels of a layer compute."""
@@ -642,10 +647,13 @@ class KernelTimes(Record):
     backward_weight: float
     attention: float
     experts: float
+    experts_backward: float
+    experts_backward_weight: float
     kernels_forward: int
     kernels_backward: int
     def __init__(self, *, forward: float = ..., backward: float = ..., backward_weight: float = ...,
-                 attention: float = ..., experts: float = ..., kernels_forward: int = ...,
+                 attention: float = ..., experts: float = ..., experts_backward: float = ...,
+                 experts_backward_weight: float = ..., kernels_forward: int = ...,
                  kernels_backward: int = ...) -> None: ...
 
 class LayerProfile(Record):
@@ -1517,13 +1525,17 @@ class SegmentInfo(Record):
     expert_parallel: int
     recompute: Literal["none", "selective", "full", "experts"]
     zero: Zero
+    state_weight: int
+    experts: int
+    expert_samples: int
     redundant: bool
     def __init__(self, *, pipeline: int = ..., stage: int = ..., virtual_stage: int = ...,
                  group: int = ..., first_sample: int = ..., samples: int = ...,
                  first_block: int = ..., last_block: int = ..., tensor_parallel: int = ...,
                  sequence_degree: int = ..., sequence: Literal["none", "megatron", "ulysses",
                  "ring"] = ..., expert_parallel: int = ..., recompute: Literal["none", "selective",
-                 "full", "experts"] = ..., zero: Zero = ..., redundant: bool = ...) -> None: ...
+                 "full", "experts"] = ..., zero: Zero = ..., state_weight: int = ...,
+                 experts: int = ..., expert_samples: int = ..., redundant: bool = ...) -> None: ...
 
 class SegmentMemory(Record):
     """Memory per device of a segment's group, in bytes."""
