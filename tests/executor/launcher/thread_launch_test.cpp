@@ -86,7 +86,9 @@ TEST(ThreadLaunch, WritesTheFilesAndTrafficOfProcesses) {
   ASSERT_EQ(mine.links.size(), theirs.links.size());
   for (std::size_t r = 0; r < theirs.ranks.size(); ++r) {
     EXPECT_EQ(mine.ranks[r].device, theirs.ranks[r].device);
-    EXPECT_EQ(mine.ranks[r].peak_bytes, theirs.ranks[r].peak_bytes);
+    // What has arrived early is held, too: how much that is depends on the machine's load.
+    const auto peak = static_cast<double>(theirs.ranks[r].peak_bytes);
+    EXPECT_NEAR(static_cast<double>(mine.ranks[r].peak_bytes), peak, 0.02 * peak);
     EXPECT_EQ(mine.ranks[r].received_bytes, mine.ranks[1 - r].sent_bytes);
   }
 }
