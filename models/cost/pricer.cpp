@@ -94,39 +94,27 @@ BlockQuery query_of(int gpu_type, const ir::SegmentInfo& segment, const ir::Op& 
           .sequence_parallel = segment.sequence != ir::SequenceParallelism::none};
 }
 
-/// Of experts in the pass that is asked for.
-Seconds experts_of(const KernelTimes& times, Pass pass) {
-  switch (pass) {
-    case Pass::forward:
-      return times.experts;
-    case Pass::backward:
-      return times.experts_backward;
-    case Pass::backward_input:
-      return times.experts_backward - times.experts_backward_weight;
-    case Pass::backward_weight:
-      return times.experts_backward_weight;
-    case Pass::optimizer:
-      break;
-  }
-  return {};
-}
-
 /// Of both passes the part that is asked for.
-Seconds part_of(const KernelTimes& times, Pass pass) {
+Seconds part_of(Pass pass, Seconds forward, Seconds backward, Seconds backward_weight) {
   switch (pass) {
     case Pass::forward:
-      return times.forward;
+      return forward;
     case Pass::backward:
-      return times.backward;
+      return backward;
     case Pass::backward_input:
-      return times.backward - times.backward_weight;
+      return backward - backward_weight;
     case Pass::backward_weight:
-      return times.backward_weight;
+      return backward_weight;
     case Pass::optimizer:
       break;
   }
   ORRERY_CHECK(false, "no part of a block for {}", name_of(pass));
   return {};
+}
+
+BlockParts part_of(const KernelTimes& times, Pass pass) {
+  return {part_of(pass, times.forward, times.backward, times.backward_weight),
+          part_of(pass, times.experts, times.experts_backward, times.experts_backward_weight)};
 }
 
 /// Groups that compute a block: its replicas in the plan, each with its weight over that of
@@ -391,10 +379,12 @@ BlockParts Pricer::State::price(const BlockQuery& query) const {
   const std::optional<Seconds> profiled = measured_or_combined(query);
   const std::optional<KernelTimes> by_shape = profiled ? std::nullopt : by_kernels(query);
   BlockParts time;
-  time.all = profiled   ? work.over_even() * *profiled
-             : by_shape ? part_of(*by_shape, query.pass)
-                        : roofline(query);
-  time.experts = by_shape ? experts_of(*by_shape, query.pass) : work.of_experts() * time.all;
+  if (by_shape) {
+    time = part_of(*by_shape, query.pass);
+  } else {
+    time.all = profiled ? work.over_even() * *profiled : roofline(query);
+    time.experts = work.of_experts() * time.all;
+  }
   if (!ir::traits(query.pass).input_gradients || query.recompute == ir::Recompute::none)
     return time;
   const Block& block = workload.block(query.block);

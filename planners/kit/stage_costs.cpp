@@ -187,9 +187,8 @@ Seconds StageCosts::optimizer(int gpu_type, const StageShape& shape) const {
     return pricer_.optimizer(gpu_type, all / shape.tensor_parallel / shards);
   }
   const double experts = expert_parameters(shape.first, shape.layers);
-  const double parts = shape.experts == 0
-                           ? shape.expert_parallel
-                           : static_cast<double>(input_.workload.shape.experts) / shape.experts;
+  const models::ExpertShare share{shape.expert_parallel, shape.experts, shape.expert_samples};
+  const double parts = share.parts(input_.workload.shape.experts).parts;
   const double own = (all - experts) / shards +
                      experts / parts / std::max(1.0, std::floor(shards / shape.expert_parallel));
   return pricer_.optimizer(gpu_type, own / shape.tensor_parallel);

@@ -691,34 +691,37 @@ TEST(OrreryCosts, SeesWhereAlikePipelinesMeet) {
   }
 }
 
+/// Of a draft of one pipeline: its price over what the simulator says with a rank for each device.
+/// 0: a plan of it does not give the draft back.
+double price_over_simulated(const World& world, const DraftStage& stage) {
+  const sim::ForkResult ratio = sim::run_forked([&] {
+    const PlannerInput input = world.input();
+    Draft draft;
+    draft.pipelines = {{2, 8, {stage}}};
+    const ir::Plan plan = plan_of(draft, input);
+    const auto again = draft_of(plan, input);
+    if (!again || plan_of(*again, input).pipelines != plan.pipelines) return std::string("0");
+    const ir::Program program =
+        models::lower(plan, world.cluster, world.workload, world.job, {.collapsed = false});
+    sim::IterationSimulator simulator(world.cluster, world.topology, false);
+    const models::Pricer pricer(world.cluster, world.workload, world.job, world.profile);
+    const Seconds simulated = simulator.run(program, pricer, {}).iteration_time;
+    return fmt::format("{}", DraftCosts(input).view(draft).seconds / simulated.value);
+  });
+  return std::holds_alternative<std::string>(ratio) ? std::stod(std::get<std::string>(ratio)) : 0;
+}
+
 /// Dispatch, combine and the gradients of parts of the experts, against the simulator with a rank
 /// for each device: all sets of groups send over the links between nodes at once.
 TEST(OrreryCosts, PriceSharedExperts) {
+  const World world(make_cluster({{"X", 300, 80, 4, 100, 2}}, 12), moe_model(4, 8, 4096), 16, 1024);
   for (const bool across : {false, true}) {
     for (const int shares : {1, 2, 4}) {
-      const sim::ForkResult ratio = sim::run_forked([&] {
-        const World world(make_cluster({{"X", 300, 80, 4, 100, 2}}, 12), moe_model(4, 8, 4096), 16,
-                          1024);
-        const PlannerInput input = world.input();
-        Draft draft;
-        DraftPipeline& pipeline = draft.pipelines.emplace_back();
-        pipeline.micro_batches = 2;
-        pipeline.micro_batch_size = 8;
-        DraftStage& stage = pipeline.stages.emplace_back();
-        stage.chunks = {{4, 2, 0}};
-        stage.expert_parallel = shares;
-        for (int g = 0; g < 8; ++g) {
-          stage.groups.push_back({{DeviceId{across ? g % 2 * 4 + g / 2 : g}}, 1});
-        }
-        const ir::Program program = models::lower(plan_of(draft, input), world.cluster,
-                                                  world.workload, world.job, {.collapsed = false});
-        sim::IterationSimulator simulator(world.cluster, world.topology, false);
-        const models::Pricer pricer(world.cluster, world.workload, world.job, world.profile);
-        const Seconds simulated = simulator.run(program, pricer, {}).iteration_time;
-        return fmt::format("{}", DraftCosts(input).view(draft).seconds / simulated.value);
-      });
-      ASSERT_TRUE(std::holds_alternative<std::string>(ratio));
-      EXPECT_NEAR(std::stod(std::get<std::string>(ratio)), 1, 0.05)
+      DraftStage stage{{}, {{4, 2, 0}}, shares};
+      for (int g = 0; g < 8; ++g) {
+        stage.groups.push_back({{DeviceId{across ? g % 2 * 4 + g / 2 : g}}, 1});
+      }
+      EXPECT_NEAR(price_over_simulated(world, stage), 1, 0.05)
           << shares << (across ? " across nodes" : "");
     }
   }
@@ -726,33 +729,14 @@ TEST(OrreryCosts, PriceSharedExperts) {
 
 /// The longest beside and the longest inside the experts, and exchanges of unlike sizes.
 TEST(OrreryCosts, PriceUnlikeSharesOfExperts) {
+  const World world(make_cluster({{"X", 300, 80, 2, 100, 1}, {"Y", 100, 80, 2, 100, 1}}, 12),
+                    moe_model(4, 8, 4096), 16, 1024);
   for (const std::vector<int>& experts : {std::vector{3, 3, 1, 1}, {0, 0, 0, 0}, {1, 1, 3, 3}}) {
-    const sim::ForkResult ratio = sim::run_forked([&] {
-      const World world(make_cluster({{"X", 300, 80, 2, 100, 1}, {"Y", 100, 80, 2, 100, 1}}, 12),
-                        moe_model(4, 8, 4096), 16, 1024);
-      const PlannerInput input = world.input();
-      Draft draft;
-      DraftPipeline& pipeline = draft.pipelines.emplace_back();
-      pipeline.micro_batches = 2;
-      pipeline.micro_batch_size = 8;
-      DraftStage& stage = pipeline.stages.emplace_back();
-      stage.chunks = {{4, 2, 0}};
-      stage.expert_parallel = 4;
-      for (int g = 0; g < 4; ++g) {
-        stage.groups.push_back({{DeviceId{g}}, g < 2 ? 3 : 1, experts[as_size(g)]});
-      }
-      const ir::Plan plan = plan_of(draft, input);
-      const auto again = draft_of(plan, input);
-      if (!again || plan_of(*again, input).pipelines != plan.pipelines) return std::string("0");
-      const ir::Program program =
-          models::lower(plan, world.cluster, world.workload, world.job, {.collapsed = false});
-      sim::IterationSimulator simulator(world.cluster, world.topology, false);
-      const models::Pricer pricer(world.cluster, world.workload, world.job, world.profile);
-      const Seconds simulated = simulator.run(program, pricer, {}).iteration_time;
-      return fmt::format("{}", DraftCosts(input).view(draft).seconds / simulated.value);
-    });
-    ASSERT_TRUE(std::holds_alternative<std::string>(ratio));
-    EXPECT_NEAR(std::stod(std::get<std::string>(ratio)), 1, 0.05) << experts[0];
+    DraftStage stage{{}, {{4, 2, 0}}, 4};
+    for (int g = 0; g < 4; ++g) {
+      stage.groups.push_back({{DeviceId{g}}, g < 2 ? 3 : 1, experts[as_size(g)]});
+    }
+    EXPECT_NEAR(price_over_simulated(world, stage), 1, 0.05) << experts[0];
   }
 }
 

@@ -27,6 +27,17 @@ struct World {
   ir::Group& group(std::size_t p, std::size_t s, std::size_t g = 0) {
     return segment(p, s).groups[g];
   }
+  /// Two groups of the second pipeline.
+  void share_eight_experts(const std::vector<std::vector<int>>& devices,
+                           const std::vector<int>& held) {
+    workload.shape.experts = 8;
+    segment(1, 0).expert_parallel = 2;
+    segment(1, 0).groups.clear();
+    for (std::size_t g = 0; g < devices.size(); ++g) {
+      segment(1, 0).groups.push_back(worlds::group(devices[g]));
+      segment(1, 0).groups.back().experts = held[g];
+    }
+  }
   std::string defects() const {
     std::string all;
     for (const PlanDefect& defect : validate(plan, cluster, workload, job)) {
@@ -297,30 +308,13 @@ INSTANTIATE_TEST_SUITE_P(
              "pipelines[0].stages[1].segments[0]: groups name their experts, which none shares "
              "(set expert_parallel)"},
         Case{"ExpertsNamedBySomeGroups",
-             [](World& w) {
-               w.workload.shape.experts = 8;
-               w.segment(1, 0).expert_parallel = 2;
-               w.segment(1, 0).groups = {worlds::group({4}), worlds::group({5})};
-               w.segment(1, 0).groups[0].experts = 3;
-             },
+             [](World& w) { w.share_eight_experts({{4}, {5}}, {3, 0}); },
              "groups[1]: experts 0, where other groups of the segment name theirs"},
         Case{"ExpertsThatDoNotAddUp",
-             [](World& w) {
-               w.workload.shape.experts = 8;
-               w.segment(1, 0).expert_parallel = 2;
-               w.segment(1, 0).groups = {worlds::group({4}), worlds::group({5})};
-               w.segment(1, 0).groups[0].experts = 3;
-               w.segment(1, 0).groups[1].experts = 4;
-             },
+             [](World& w) { w.share_eight_experts({{4}, {5}}, {3, 4}); },
              "groups 0 to 1 hold 7 experts together, of 8"},
         Case{"UnlikeExpertsOfTensorParallelGroups",
-             [](World& w) {
-               w.workload.shape.experts = 8;
-               w.segment(1, 0).expert_parallel = 2;
-               w.segment(1, 0).groups = {worlds::group({4, 5}), worlds::group({6, 7})};
-               w.segment(1, 0).groups[0].experts = 3;
-               w.segment(1, 0).groups[1].experts = 5;
-             },
+             [](World& w) { w.share_eight_experts({{4, 5}, {6, 7}}, {3, 5}); },
              "groups that hold unlike numbers of experts must be single devices"},
         Case{"ExpertsOverOneGroup",
              [](World& w) {

@@ -194,6 +194,25 @@ TEST(InnerVolume, UlyssesExchangesFourTimesRingOncePlusGradients) {
   }
 }
 
+/// Four in each layer, two for each token.
+Workload workload_of_experts() {
+  ir::ModelShape shape = small_model();
+  shape.experts = 4;
+  shape.top_k = 2;
+  return build_workload(shape, kTokens, ir::Dtype::bf16);
+}
+
+/// Bytes of gradients: of experts, and of all else.
+std::pair<double, double> gradients_of(const Workload& workload) {
+  double experts = 0, rest = 0;
+  for (const Block& block : workload.blocks) {
+    for (const Parameter& one : block.parameters) {
+      (one.expert ? experts : rest) += 2.0 * static_cast<double>(one.elements);
+    }
+  }
+  return {experts, rest};
+}
+
 TEST(InnerVolume, ExpertsDispatchAndCombineOncePerPass) {
   ir::ModelShape shape = small_model();
   shape.experts = 4;
@@ -219,10 +238,7 @@ TEST(InnerVolume, ExpertsDispatchAndCombineOncePerPass) {
 }
 
 TEST(Experts, GradientsWaitForAllGroupsThatSendTokens) {
-  ir::ModelShape shape = small_model();
-  shape.experts = 4;
-  shape.top_k = 2;
-  const Workload workload = build_workload(shape, kTokens, ir::Dtype::bf16);
+  const Workload workload = workload_of_experts();
   ir::Plan plan = one_stage(4, ir::Group{});
   segment_of(plan).expert_parallel = 4;
   const ir::Program program = lowered(plan, workload, false);
@@ -244,10 +260,7 @@ TEST(Experts, GradientsWaitForAllGroupsThatSendTokens) {
 }
 
 TEST(Experts, GroupsThatHoldThemTogetherMeetInEachPass) {
-  ir::ModelShape shape = small_model();
-  shape.experts = 4;
-  shape.top_k = 2;
-  const Workload workload = build_workload(shape, kTokens, ir::Dtype::bf16);
+  const Workload workload = workload_of_experts();
   for (const bool collapsed : {true, false}) {
     ir::Group group;
     group.tensor_parallel = 2;
@@ -280,10 +293,7 @@ TEST(Experts, GroupsThatHoldThemTogetherMeetInEachPass) {
 }
 
 TEST(Experts, UnlikeSharesMoveTheTokensOfEachGroupToTheHolders) {
-  ir::ModelShape shape = small_model();
-  shape.experts = 4;
-  shape.top_k = 2;
-  const Workload workload = build_workload(shape, kTokens, ir::Dtype::bf16);
+  const Workload workload = workload_of_experts();
   ir::Plan plan = one_stage(2, ir::Group{});
   ir::Segment& segment = segment_of(plan);
   segment.expert_parallel = 2;
@@ -297,32 +307,18 @@ TEST(Experts, UnlikeSharesMoveTheTokensOfEachGroupToTheHolders) {
   expect_traffic(plan, workload, Purpose::expert_parallel,
                  4 * 2 * 2 * 2 * rows * activation(workload));
   // Only one of them holds each expert: nothing of experts is summed.
-  double rest = 0;
-  for (const Block& block : workload.blocks) {
-    for (const Parameter& one : block.parameters) {
-      if (!one.expert) rest += 2.0 * static_cast<double>(one.elements);
-    }
-  }
-  expect_traffic(plan, workload, Purpose::data_parallel, 2 * rest);
+  expect_traffic(plan, workload, Purpose::data_parallel, 2 * gradients_of(workload).second);
 }
 
 TEST(Experts, EachIsSummedAmongItsHoldersHoweverCopiesAreCut) {
-  ir::ModelShape shape = small_model();
-  shape.experts = 4;
-  shape.top_k = 2;
-  const Workload workload = build_workload(shape, kTokens, ir::Dtype::bf16);
+  const Workload workload = workload_of_experts();
   ir::Plan plan = one_stage(4, ir::Group{});
   ir::Segment& segment = segment_of(plan);
   segment.expert_parallel = 2;
   for (const auto& [group, experts] : std::map<int, int>{{0, 1}, {1, 3}, {2, 2}, {3, 2}}) {
     segment.groups[as_size(group)].experts = experts;
   }
-  double experts = 0, rest = 0;
-  for (const Block& block : workload.blocks) {
-    for (const Parameter& one : block.parameters) {
-      (one.expert ? experts : rest) += 2.0 * static_cast<double>(one.elements);
-    }
-  }
+  const auto [experts, rest] = gradients_of(workload);
   // Rings of four for the rest, of two for each expert.
   expect_traffic(plan, workload, Purpose::data_parallel, 2 * 3 * rest + 2 * 1 * experts);
 }
