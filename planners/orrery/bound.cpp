@@ -124,9 +124,27 @@ class BoundOf {
     return units;
   }
 
+  /// Some device steps each parameter, once at least, in no less than its share of a step of all:
+  /// what is fixed weighs least there. In units, as work(). Nothing where hosts may step them, or
+  /// where a profile has times of whole blocks.
+  double least_update(const std::vector<double>& unit_of_type) const {
+    if (input_.job.allowed.max_optimizer_offload > 0) return 0;
+    for (const ir::BlockTime& entry : input_.profile.block_times) {
+      if (entry.pass == ir::Pass::optimizer) return 0;
+    }
+    StageShape whole;
+    whole.layers = layers_;
+    double least = kNever;
+    for (const auto& [type, count] : count_) {
+      least = std::min(least, costs_.optimizer(type, whole).value / unit_of_type[type]);
+    }
+    return std::isfinite(least) ? least : 0;
+  }
+
   double computation() const {
     std::vector<double> unit;
-    const double units = work(unit) * static_cast<double>(input_.job.global_batch);
+    const double passes = work(unit) * static_cast<double>(input_.job.global_batch);
+    const double units = passes + least_update(unit);
     double rate = 0;
     for (const auto& [type, count] : count_) rate += count / unit[type];
     return rate > 0 && std::isfinite(units) ? units / rate : 0;

@@ -16,8 +16,8 @@ struct LowerBound {
 /// The largest of
 /// - computation: each GPU type takes the least time per sample and layer that any tensor-parallel
 ///   degree, number of samples and division of experts gives it (in a mix of types for what
-///   surrounds experts and for experts apart), all devices work all the time, samples are
-///   divisible;
+///   surrounds experts and for experts apart), each parameter is stepped once, all devices work
+///   all the time, samples are divisible;
 /// - network: as computation, but a node whose links out do not carry the gradients of the whole
 ///   model in that time holds no whole replica (one node of all may), so that each sample that it
 ///   touches crosses its links once in each direction (where experts can be apart from the rest,
