@@ -36,7 +36,10 @@ target_compile_options(orrery_options INTERFACE
 target_include_directories(orrery_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 target_link_libraries(orrery_options INTERFACE fmt::fmt) # In the precompiled headers.
 
-# Headers that most sources include, compiled once for libraries and once for tests.
+# For code that reads, prints, passes on or tests, and computes little: a third less compile time.
+set(orrery_light $<$<CONFIG:Release>:-O1>)
+
+# Headers that most sources include, compiled once for libraries, for light ones and for tests.
 option(ORRERY_PRECOMPILE "Precompile the headers that most sources include" ON)
 if(ORRERY_PRECOMPILE AND CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   string(APPEND CMAKE_CXX_FLAGS " -fpch-preprocess") # ccache needs it to see through them
@@ -49,12 +52,20 @@ function(orrery_precompiled name header)
   endif()
 endfunction()
 orrery_precompiled(orrery_precompiled precompiled.h)
+orrery_precompiled(orrery_precompiled_light precompiled.h)
 orrery_precompiled(orrery_precompiled_tests precompiled_tests.h GTest::gtest)
+target_compile_options(orrery_precompiled_light PRIVATE ${orrery_light})
+target_compile_options(orrery_precompiled_tests PRIVATE ${orrery_light})
 
 function(orrery_use_precompiled target from)
   if(ORRERY_PRECOMPILE)
     target_precompile_headers(${target} REUSE_FROM ${from})
   endif()
+endfunction()
+
+function(orrery_make_light target from)
+  target_compile_options(${target} PRIVATE ${orrery_light})
+  orrery_use_precompiled(${target} ${from})
 endfunction()
 
 # Links `target` to libraries; names of our own are given without the prefix orrery_.
@@ -91,14 +102,18 @@ function(orrery_protobuf out folder)
 endfunction()
 
 # orrery_library(models_cost SOURCES a.cpp b.cpp PUBLIC models_base PRIVATE Boost::headers)
-# declares the target orrery_<name>.
+# declares the target orrery_<name>. LIGHT: with little optimization.
 function(orrery_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(orrery_${name} STATIC ${arg_SOURCES})
   orrery_link(orrery_${name} PUBLIC ${arg_PUBLIC})
   orrery_link(orrery_${name} PRIVATE ${arg_PRIVATE})
   target_link_libraries(orrery_${name} PUBLIC orrery_options)
-  orrery_use_precompiled(orrery_${name} orrery_precompiled)
+  if(arg_LIGHT)
+    orrery_make_light(orrery_${name} orrery_precompiled_light)
+  else()
+    orrery_use_precompiled(orrery_${name} orrery_precompiled)
+  endif()
   orrery_unity(orrery_${name})
 endfunction()
 
@@ -142,7 +157,7 @@ function(orrery_test name)
   endif()
   orrery_link(${program} PRIVATE ${arg_LIBS})
   target_link_libraries(${program} PRIVATE orrery_options orrery_test_main GTest::gtest)
-  orrery_use_precompiled(${program} orrery_precompiled_tests)
+  orrery_make_light(${program} orrery_precompiled_tests)
   set_target_properties(${program} PROPERTIES UNITY_BUILD_MODE BATCH UNITY_BUILD_BATCH_SIZE 6)
   add_test(NAME ${name} COMMAND ${program} ${filter} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   # RapidCheck draws the same cases in every run; by hand (without RC_PARAMS) it draws new ones.
