@@ -1,5 +1,5 @@
-// One iteration of plan files, folded and whole, without the start of a program: lowering, pricing
-// and simulation in CPU seconds, the median of nine processes.
+// One iteration of plan files, in each way of folding and whole, without the start of a program:
+// lowering, pricing and simulation in CPU seconds, the median of nine processes.
 //
 //   plan_bench PLAN...     files that `orrery plan --output` wrote; CSV
 #include <fmt/format.h>
@@ -79,11 +79,10 @@ Measurement median(const LoadedRun& run, sim::FoldMode fold) {
 int table(const std::vector<std::string>& plans) {
   fmt::print("plan,fold,lower_s,run_s,iteration_s,pipelines,timers,flows\n");
   for (const LoadedRun& run : load_plans(plans, JobSettings{}, JudgeSettings{})) {
-    for (const auto fold : {sim::FoldMode::automatic, sim::FoldMode::off}) {
+    for (const auto& [fold, name] : enum_names(sim::FoldMode{})) {
       const Measurement m = median(run, fold);
-      fmt::print("{},{},{:.4f},{:.4f},{:.17g},{},{},{}\n", run.spec.plan->value,
-                 fold == sim::FoldMode::off ? "off" : "automatic", m.lower, m.run, m.iteration,
-                 m.pipelines, m.timers, m.flows);
+      fmt::print("{},{},{:.4f},{:.4f},{:.17g},{},{},{}\n", run.spec.plan->value, name, m.lower,
+                 m.run, m.iteration, m.pipelines, m.timers, m.flows);
     }
   }
   return 0;
