@@ -94,6 +94,7 @@ tidy() {
   # in other people's headers: not of interest.
   printf '%s\0' "${known[@]}" | xargs -0 -n 1 -P "$(build_jobs)" \
     "$tool" --quiet -p "$build_dir" --extra-arg=-Wno-sign-conversion \
+    --extra-arg=-Wno-unknown-warning-option \
     2> >(grep -Ev '^[0-9]+ warnings? generated' >&2) || return 1
   echo "clang-tidy: ${#known[@]} files"
 }

@@ -97,7 +97,7 @@ template <class Fit, class Predict>
 auto fit_judged(SampleSet& set, const Axis& axis, std::size_t needed, const Fit& fit,
                 const Predict& predict, const FitContext& context, FitEntry& entry) {
   hold_out(set, entry.name, axis, needed, context.options);
-  const auto model = fit(all(set));
+  auto model = fit(all(set));
   const auto seen = fit(training(set));
   judge(
       set, axis, [&](const Sample& sample) { return predict(model, sample); },

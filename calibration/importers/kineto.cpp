@@ -53,14 +53,14 @@ std::optional<std::int64_t> whole_at(const Event& object, const char* key) {
 
 /// Bytes of an element; 0 for a name that is not known.
 int size_of_dtype(const std::string& name) {
-  static const std::map<std::string, int> sizes = {
+  static const std::map<std::string, int> kSizes = {
       {"Float", 4}, {"float", 4},    {"Double", 8},   {"double", 8}, {"Half", 2},
       {"half", 2},  {"BFloat16", 2}, {"bfloat16", 2}, {"Byte", 1},   {"byte", 1},
       {"Char", 1},  {"char", 1},     {"Short", 2},    {"short", 2},  {"Int", 4},
       {"int", 4},   {"Long", 8},     {"long", 8},     {"Bool", 1},   {"bool", 1}};
   if (name.starts_with("Float8")) return 1;
-  const auto found = sizes.find(name);
-  return found == sizes.end() ? 0 : found->second;
+  const auto found = kSizes.find(name);
+  return found == kSizes.end() ? 0 : found->second;
 }
 
 struct NamedCollective {

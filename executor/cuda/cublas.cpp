@@ -33,8 +33,8 @@ static_assert(
                    decltype(static_cast<decltype(Cublas::gemm_batched)>(&cublasGemmBatchedEx))>);
 
 const Cublas& Cublas::get() {
-  static const Cublas functions;
-  return functions;
+  static const Cublas kFunctions;
+  return kFunctions;
 }
 
 void Cublas::check(cublasStatus_t result, const char* what) const {

@@ -355,7 +355,7 @@ class KernelBackend final : public Backend {
     device_->each(kernels::AddParts<C>{sums, chunks, size(width), wide_at(to)}, size(width));
   }
   MemoryPointer send(std::span<const std::int32_t> numbers) {
-    const MemoryPointer memory = device_->allocate(numbers.size_bytes());
+    MemoryPointer memory = device_->allocate(numbers.size_bytes());
     device_->send(std::as_bytes(numbers), *memory);
     return memory;
   }

@@ -45,8 +45,8 @@ struct Nccl {
 
   /// Throws std::runtime_error when it cannot be loaded. Thread-safe.
   static const Nccl& get() {
-    static const Nccl functions;
-    return functions;
+    static const Nccl kFunctions;
+    return kFunctions;
   }
 
  private:

@@ -153,9 +153,9 @@ bool RankView::has_sequence(const ir::SegmentInfo& info) const {
 }
 
 const std::vector<int>& RankView::kept_by_first(BlockId block) const {
-  static const std::vector<int> none;
+  static const std::vector<int> kNone;
   const auto it = kept_by_first_.find(block);
-  return it == kept_by_first_.end() ? none : it->second;
+  return it == kept_by_first_.end() ? kNone : it->second;
 }
 
 /// With sequence parallelism each member has gradients of its own of what is whole, but for biases
@@ -229,9 +229,9 @@ void RankView::find_gathers() {
 }
 
 const std::vector<RankView::ShardGather>& RankView::gathers(BlockId block) const {
-  static const std::vector<ShardGather> none;
+  static const std::vector<ShardGather> kNone;
   const auto it = gathers_.find(block);
-  return it == gathers_.end() ? none : it->second;
+  return it == gathers_.end() ? kNone : it->second;
 }
 
 std::span<const ir::Op> RankView::ops() const {

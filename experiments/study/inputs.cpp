@@ -56,7 +56,7 @@ struct JobFlag {
 };
 
 const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
-  static const auto table = [](JobDefaults kind) {
+  static const auto kTable = [](JobDefaults kind) {
     const bool fixed = kind != JobDefaults::of_the_plan;
     const bool free = kind == JobDefaults::planning;
     std::vector<JobFlag> flags = {
@@ -100,11 +100,11 @@ const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
     }
     return flags;
   };
-  static const std::map<JobDefaults, std::vector<JobFlag>> tables = {
+  static const std::map<JobDefaults, std::vector<JobFlag>> kTables = {
       {JobDefaults::of_the_plan, table(JobDefaults::of_the_plan)},
       {JobDefaults::fixed, table(JobDefaults::fixed)},
       {JobDefaults::planning, table(JobDefaults::planning)}};
-  return tables.at(defaults);
+  return kTables.at(defaults);
 }
 
 }  // namespace

@@ -53,8 +53,8 @@ class Checker {
   }
   template <class E>
   static bool known(E value) {
-    static const auto limit = static_cast<std::underlying_type_t<E>>(enum_names(E{}).size());
-    return value >= E{} && static_cast<std::underlying_type_t<E>>(value) < limit;
+    static const auto kLimit = static_cast<std::underlying_type_t<E>>(enum_names(E{}).size());
+    return value >= E{} && static_cast<std::underlying_type_t<E>>(value) < kLimit;
   }
   static bool amount(Bytes bytes) { return std::isfinite(bytes.value) && bytes.value >= 0; }
 

@@ -165,8 +165,8 @@ class ColumnReader {
   template <class Value>
   static bool represents(std::int64_t number) {
     if constexpr (std::is_enum_v<Value>) {
-      static const auto limit = static_cast<std::int64_t>(enum_names(Value{}).size());
-      return number >= 0 && number < limit;
+      static const auto kLimit = static_cast<std::int64_t>(enum_names(Value{}).size());
+      return number >= 0 && number < kLimit;
     } else if constexpr (std::is_same_v<Value, bool>) {
       return number == 0 || number == 1;
     } else {

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "models/check/trainer.h"
 #include "models/check/validate.h"
@@ -795,10 +798,15 @@ PlannerResult OrrerySearch::finish() {
   const Judged& best = judged_[chosen];
   report_.estimate = Seconds{best.preview == kNever ? best.seconds : best.preview};
   report_.chosen = in_words(best.plan, input_.workload);
+  // Plans that differ in nothing that is said of them, such as by the places of equal groups, are
+  // one.
+  std::set<std::pair<std::string, std::string>> said = {
+      {report_.chosen, fmt::format("{:.6g}", best.seconds)}};
   for (std::size_t i = 0; i < elite_.size() && report_.runners_up.size() < 5; ++i) {
-    if (elite_[i] == chosen) continue;
     const Judged& other = judged_[elite_[i]];
-    report_.runners_up.push_back({in_words(other.plan, input_.workload),
+    const std::string words = in_words(other.plan, input_.workload);
+    if (!said.emplace(words, fmt::format("{:.6g}", other.seconds)).second) continue;
+    report_.runners_up.push_back({words,
                                   Seconds{other.preview == kNever ? other.seconds : other.preview},
                                   Seconds{other.seconds}});
   }

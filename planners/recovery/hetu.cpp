@@ -118,14 +118,14 @@ class HetuRecovery final : public SwitchingPolicy {
 };
 
 const std::vector<StateSource>& gpus() {
-  static const std::vector<StateSource> order = {StateSource::own_gpu, StateSource::peer_gpu};
-  return order;
+  static const std::vector<StateSource> kOrder = {StateSource::own_gpu, StateSource::peer_gpu};
+  return kOrder;
 }
 
 const std::vector<StateSource>& checkpoint_order() {
-  static const std::vector<StateSource> order = {StateSource::own_nvme, StateSource::peer_nvme,
-                                                 StateSource::cloud};
-  return order;
+  static const std::vector<StateSource> kOrder = {StateSource::own_nvme, StateSource::peer_nvme,
+                                                  StateSource::cloud};
+  return kOrder;
 }
 
 // One level, for losses that leave a slice without owner: the cloud, else NVMe, whose copies die

@@ -6,13 +6,13 @@
 namespace orrery::experiments::support {
 
 inline const models::Library& library() {
-  static const models::Library loaded = [] {
+  static const models::Library kLoaded = [] {
     config::Diagnostics diagnostics;
     models::Library read = models::load_library(models::default_library_root(), diagnostics);
     diagnostics.raise();
     return read;
   }();
-  return loaded;
+  return kLoaded;
 }
 
 }  // namespace orrery::experiments::support

@@ -166,12 +166,12 @@ void store(Input input) {
 }
 
 void checkpoint(Input input) {
-  static const MemoryFolder folder;
-  static const std::string run = "run";
-  static const executor::CheckpointFolder reader(folder.path().string(), run);
-  std::filesystem::create_directories(folder.path() / run);
+  static const MemoryFolder kFolder;
+  static const std::string kRun = "run";
+  static const executor::CheckpointFolder reader(kFolder.path().string(), kRun);
+  std::filesystem::create_directories(kFolder.path() / kRun);
   const std::string body = text_of(input);
-  const auto file = folder.path() / run / "step-1.generation-0.block-0.device-0.state";
+  const auto file = kFolder.path() / kRun / "step-1.generation-0.block-0.device-0.state";
   std::ofstream(file, std::ios::binary)
       << fmt::format("orrery-checkpoint-1 {}\n{}", content_hash(body), body);
   const auto found = reader.read();

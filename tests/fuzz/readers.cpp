@@ -34,11 +34,11 @@ namespace {
 
 /// Read once: it is most of the time of small files.
 const models::Library& library() {
-  static const models::Library read = [] {
+  static const models::Library kRead = [] {
     config::Diagnostics diagnostics;
     return models::load_library(models::default_library_root(), diagnostics);
   }();
-  return read;
+  return kRead;
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ void import(Input input) {
                                    library(), d);
   } else if (chosen.reader == "metis-profile" || chosen.reader == "sailor-profile") {
     // Importers read folders.
-    static const MemoryFolder folder;
+    static const MemoryFolder kFolder;
     const bool metis = chosen.reader == "metis-profile";
     std::vector<std::string> names = {"DeviceType.A100_tp1_bs1.json"};
     if (!metis) {
@@ -147,14 +147,14 @@ void import(Input input) {
     std::string_view rest = chosen.content;
     for (const std::string& name : names) {
       const std::size_t end = std::min(rest.find('\1'), rest.size());
-      std::ofstream(folder.path() / name, std::ios::binary) << rest.substr(0, end);
+      std::ofstream(kFolder.path() / name, std::ios::binary) << rest.substr(0, end);
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
-    const std::string path = folder.path().string();
+    const std::string path = kFolder.path().string();
     const ir::Profile profile = metis ? calibration::import_metis_profile(path, {}, d)
                                       : calibration::import_sailor_profile(path, {}, d);
     if (d.problems().empty()) models::dump_profile(profile);
-    for (const std::string& name : names) std::filesystem::remove(folder.path() / name);
+    for (const std::string& name : names) std::filesystem::remove(kFolder.path() / name);
   } else if (chosen.reader == "metis-cluster") {
     // The content again in two parts, hosts and cluster.
     const Chosen parts = choose(
@@ -168,15 +168,15 @@ void import(Input input) {
 
 void recorded_run(Input input) {
   // Importers read folders.
-  static const MemoryFolder folder;
+  static const MemoryFolder kFolder;
   const Chosen chosen = choose(input);
   const std::filesystem::path file =
-      folder.path() / (chosen.reader == "chakra" ? "trace.0.et" : "trace.0.json");
+      kFolder.path() / (chosen.reader == "chakra" ? "trace.0.et" : "trace.0.json");
   std::ofstream(file, std::ios::binary) << chosen.content;
   config::Diagnostics d;
   const calibration::RecordedRun run = chosen.reader == "chakra"
-                                           ? calibration::read_chakra(folder.path().string(), d)
-                                           : calibration::read_kineto(folder.path().string(), d);
+                                           ? calibration::read_chakra(kFolder.path().string(), d)
+                                           : calibration::read_kineto(kFolder.path().string(), d);
   if (d.empty()) {
     const calibration::RecordedProgram made = calibration::to_program(run, 1, d);
     if (d.empty()) calibration::replayed_as_recorded(made.program, made.log);

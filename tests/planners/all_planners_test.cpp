@@ -120,13 +120,13 @@ TEST(Freedom, IsNeverWorseByThePlannersOwnEstimate) {
 }
 
 const models::Library& library() {
-  static const models::Library all = [] {
+  static const models::Library kAll = [] {
     config::Diagnostics diagnostics;
     models::Library read = models::load_library(models::default_library_root(), diagnostics);
     diagnostics.raise();
     return read;
   }();
-  return all;
+  return kAll;
 }
 
 void expect_answers_on(const char* cluster, const char* model, std::int64_t batch,

@@ -62,9 +62,9 @@ TEST(Autohet, PartitionForEq1IsNeverSlowerThanForTheBottleneck) {
 }
 
 const models::Cluster& uneven_cluster() {
-  static const models::Cluster cluster =
+  static const models::Cluster kCluster =
       make_cluster({{"Strong", 400, 80, 4, 200, 1}, {"Weak", 100, 80, 4, 100, 1}}, 10);
-  return cluster;
+  return kCluster;
 }
 
 TEST(Autohet, SwitchesOffWhatThePaperSwitchesOff) {

@@ -45,7 +45,7 @@ struct Family {
 };
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> list = {
+  static const std::vector<Family> kList = {
       {"plain", 240, [](models::Job&) {}},
       {"zero", 60,
        [](models::Job& job) {
@@ -55,7 +55,7 @@ const std::vector<Family>& families() {
                                   ir::Recompute::full};
        }},
   };
-  return list;
+  return kList;
 }
 
 /// Whether `exhaustive` could have returned it: one strategy a stage, groups inside nodes, no
@@ -215,8 +215,8 @@ class Gaps {
 
 /// Both tests look at the same runs.
 const Gaps& gaps() {
-  static const Gaps all;
-  return all;
+  static const Gaps kAll;
+  return kAll;
 }
 
 std::string read(const char* path) {

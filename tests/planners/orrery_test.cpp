@@ -854,8 +854,14 @@ TEST(OrreryDraft, DifferencesAreSaidInWords) {
   stage.groups = {{{DeviceId{2}, DeviceId{3}}, 1}};
   pipeline.stages.push_back(stage);
   before.pipelines = {pipeline};
-  EXPECT_EQ(differences(before, before), "other layers, batches or places");
   Draft after = before;
+  std::swap(after.pipelines[0].stages[0].groups, after.pipelines[0].stages[1].groups);
+  EXPECT_EQ(differences(before, after), "groups on other GPUs");
+  after.pipelines[0].stages[0].chunks = {{9, 9, 0}};
+  after.pipelines[0].stages[1].chunks = {{7, 7, 0}};
+  after.pipelines[0].micro_batches = 9;
+  EXPECT_EQ(differences(before, after), "layers moved, samples moved");
+  after = before;
   after.zero.stage = 1;
   after.overlap = true;
   after.pipelines[0].micro_batch_size = 2;

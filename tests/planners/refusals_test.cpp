@@ -46,22 +46,22 @@ void no_sample(models::Job& job) { job.allowed.max_micro_batch_size = 0; }
 void batch_of_seven(models::Job& job) { job.global_batch = 7; }
 
 const std::vector<Refusal>& refusals() {
-  static const Given little = {{{"X", 300, 1, 4, 200, 1}}, small_model(8), 8};
-  static const Given seven = {{{"X", 100, 80, 7, 10, 1}}, small_model(5), 3};
-  static const Given no_memory = {{{"A", 100, 0, 2, 200, 1}}, small_model(7), 13};
-  static const Given tight = {
+  static const Given kLittle = {{{"X", 300, 1, 4, 200, 1}}, small_model(8), 8};
+  static const Given kSeven = {{{"X", 100, 80, 7, 10, 1}}, small_model(5), 3};
+  static const Given kNoMemory = {{{"A", 100, 0, 2, 200, 1}}, small_model(7), 13};
+  static const Given kTight = {
       {{"Tight", 100, 25, 8, 100, 1}}, llama2_13b(), 16, [](models::Job&) {}, 4096};
-  static const Given many = {{{"X", 300, 80, 8, 200, 65}}, small_model(3), 4};
-  static const std::vector<Refusal> all = {
-      {"alpa", little, {}, "device memory", "X has 0.25 GiB"},
-      {"alpa", little, {{"micro_batches", "3"}}, "", "3 micro-batches do not divide a batch of 8"},
+  static const Given kMany = {{{"X", 300, 80, 8, 200, 65}}, small_model(3), 4};
+  static const std::vector<Refusal> kAll = {
+      {"alpa", kLittle, {}, "device memory", "X has 0.25 GiB"},
+      {"alpa", kLittle, {{"micro_batches", "3"}}, "", "3 micro-batches do not divide a batch of 8"},
       {"alpa", fits(no_zero_stage), {}, "job"},
       {"alpa", fits(only_interleaved), {}, "schedule"},
-      {"amp", seven, {{"mode", "fixed"}}, "symmetric grid", "all 7 GPUs"},
-      {"amp", seven, {{"mode", "as_published"}}, "symmetric grid", "all 7 GPUs"},
-      {"autohet", no_memory, {}, ""},
-      {"autohet", no_memory, {{"group_memory", "sum"}}, ""},
-      {"autohet", seven, {{"micro_batch_size", "2"}}, ""},
+      {"amp", kSeven, {{"mode", "fixed"}}, "symmetric grid", "all 7 GPUs"},
+      {"amp", kSeven, {{"mode", "as_published"}}, "symmetric grid", "all 7 GPUs"},
+      {"autohet", kNoMemory, {}, ""},
+      {"autohet", kNoMemory, {{"group_memory", "sum"}}, ""},
+      {"autohet", kSeven, {{"micro_batch_size", "2"}}, ""},
       {"deepspeed", fits(nothing), {{"zero_stage", "3"}}, "ZeRO stage"},
       {"deepspeed", fits(nothing), {{"recompute", "selective"}}, "recompute"},
       {"deepspeed", fits(nothing), {{"sequence_degree", "2"}}, "not expressible"},
@@ -72,7 +72,7 @@ const std::vector<Refusal>& refusals() {
       {"exhaustive", fits(only_interleaved), {}, "schedule"},
       {"exhaustive", fits(no_zero_stage), {}, "ZeRO"},
       {"exhaustive", {{{"X", 300, 0.8, 2, 200, 1}}, small_model(3), 4}, {}, "device memory"},
-      {"exhaustive", many, {}, "size of the search"},
+      {"exhaustive", kMany, {}, "size of the search"},
       {"fsdp",
        fits(below_zero_three),
        {},
@@ -86,16 +86,16 @@ const std::vector<Refusal>& refusals() {
       {"hetu", fits(zero_three), {}, "ZeRO stage"},
       {"hexiscale", too_small(4), {}, "", "the 4 devices have 16.0 GiB"},
       // The states fit, but not with activations and whole layers.
-      {"hexiscale", tight, {}, "", "8 devices"},
+      {"hexiscale", kTight, {}, "", "8 devices"},
       {"megatron_grid", too_small(4), {}, "device memory", "Tiny has 4.0 GiB"},
-      {"piper", little, {}, "device memory", "X has 0.25 GiB"},
-      {"piper", little, {{"micro_batch_size", "3"}}, "micro-batches"},
+      {"piper", kLittle, {}, "device memory", "X has 0.25 GiB"},
+      {"piper", kLittle, {{"micro_batch_size", "3"}}, "micro-batches"},
       {"piper", fits(no_zero_stage), {}, "job"},
       {"piper", fits(only_interleaved), {}, "schedule"},
-      {"varuna", little, {}, "device memory", "GiB, the smallest GPU, X, has"},
+      {"varuna", kLittle, {}, "device memory", "GiB, the smallest GPU, X, has"},
       {"whale", too_small(0.5), {}, "device memory", "Tiny has 0.5 GiB"},
   };
-  return all;
+  return kAll;
 }
 
 TEST(Refusals, NameTheConstraintAndAWitness) {

@@ -94,8 +94,8 @@ Plan read_plan() {
 }
 
 const Plan& plan() {
-  static const Plan made = read_plan();
-  return made;
+  static const Plan kMade = read_plan();
+  return kMade;
 }
 
 __attribute__((constructor)) void begin() { plan(); }

@@ -31,13 +31,13 @@ extern const Command kAnnotate;
 extern const Command kAdvise;
 
 std::span<const Command* const> commands() {
-  static const std::array list = {
+  static const std::array kList = {
       &kRun,        &kPlan,        &kSimulate, &kValidate,    &kDiff,
       &kInit,       &kList,        &kSchema,   &kMixedLength, &kSwitch,
       &kImport,     &kExport,      &kReport,   &kReplay,      &kTraceGenerate,
       &kTraceStats, &kTraceImport, &kNetlab,   &kExecute,     &kExecuteAgent,
       &kCompare,    &kCalibrate,   &kTwin,     &kAnnotate,    &kAdvise};
-  return list;
+  return kList;
 }
 
 std::span<const CommandGroup> command_groups() {

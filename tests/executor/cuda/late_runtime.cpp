@@ -268,8 +268,8 @@ Cublas::Cublas() : library_({"libm.so.6"}) {
   gemm_batched = late_batch;
 }
 const Cublas& Cublas::get() {
-  static const Cublas functions;
-  return functions;
+  static const Cublas kFunctions;
+  return kFunctions;
 }
 void Cublas::check(cublasStatus_t result, const char* what) const {
   if (result != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(what);

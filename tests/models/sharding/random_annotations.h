@@ -14,9 +14,9 @@ namespace orrery::models::testing {
 inline int draw(Rng& rng, int low, int high) { return static_cast<int>(rng.integer(low, high)); }
 
 inline Shape random_shape(Rng& rng) {
-  static const std::vector<std::int64_t> sizes{1, 2, 3, 4, 6, 8};
+  static const std::vector<std::int64_t> kSizes{1, 2, 3, 4, 6, 8};
   Shape shape(draw(rng, 1, 3));
-  for (auto& size : shape) size = sizes[draw(rng, 0, 5)];
+  for (auto& size : shape) size = kSizes[draw(rng, 0, 5)];
   return shape;
 }
 

@@ -114,20 +114,21 @@ struct Habit {
 
 const std::map<std::string, Habit>& habits() {
   const Habit stays = {Processes::stay, false, {0}};
-  static const std::map<std::string, Habit> all = {{"autohet", {}},
-                                                   {"bamboo", stays},
-                                                   {"checkfreq", {}},
-                                                   {"checkpoint_restart", {}},
-                                                   {"gemini", {}},
-                                                   {"hetu", {Processes::stay, false, {10}}},
-                                                   {"hot_spare", {Processes::restart, true, {0}}},
-                                                   {"oobleck", stays},
-                                                   {"parcae", {Processes::stay, false, {0, 0.275}}},
-                                                   {"recycle", stays},
-                                                   {"torchft", stays},
-                                                   {"unicron", stays},
-                                                   {"varuna", {}}};
-  return all;
+  static const std::map<std::string, Habit> kAll = {
+      {"autohet", {}},
+      {"bamboo", stays},
+      {"checkfreq", {}},
+      {"checkpoint_restart", {}},
+      {"gemini", {}},
+      {"hetu", {Processes::stay, false, {10}}},
+      {"hot_spare", {Processes::restart, true, {0}}},
+      {"oobleck", stays},
+      {"parcae", {Processes::stay, false, {0, 0.275}}},
+      {"recycle", stays},
+      {"torchft", stays},
+      {"unicron", stays},
+      {"varuna", {}}};
+  return kAll;
 }
 
 class PolicyPays : public testing::TestWithParam<const RecoveryEntry*> {};
