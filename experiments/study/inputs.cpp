@@ -101,9 +101,9 @@ const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
     return flags;
   };
   static const std::map<JobDefaults, std::vector<JobFlag>> kTables = {
-      {JobDefaults::of_the_plan, table(JobDefaults::of_the_plan)},
-      {JobDefaults::fixed, table(JobDefaults::fixed)},
-      {JobDefaults::planning, table(JobDefaults::planning)}};
+      {JobDefaults::of_the_plan, kTable(JobDefaults::of_the_plan)},
+      {JobDefaults::fixed, kTable(JobDefaults::fixed)},
+      {JobDefaults::planning, kTable(JobDefaults::planning)}};
   return kTables.at(defaults);
 }
 

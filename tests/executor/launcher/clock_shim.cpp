@@ -49,7 +49,7 @@ SharedClock* orrery_shared_clock() {
 
 int clock_gettime(clockid_t id, timespec* out) noexcept {
   static const auto kReal = next<int (*)(clockid_t, timespec*)>("clock_gettime");
-  const int result = real(id, out);
+  const int result = kReal(id, out);
   if (result == 0 && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) {
     out->tv_sec += offset();
   }
@@ -58,14 +58,14 @@ int clock_gettime(clockid_t id, timespec* out) noexcept {
 
 int gettimeofday(timeval* __restrict out, void* __restrict zone) noexcept {
   static const auto kReal = next<int (*)(timeval*, void*)>("gettimeofday");
-  const int result = real(out, zone);
+  const int result = kReal(out, zone);
   if (result == 0) out->tv_sec += offset();
   return result;
 }
 
 time_t time(time_t* out) noexcept {
   static const auto kReal = next<time_t (*)(time_t*)>("time");
-  const time_t now = real(nullptr) + offset();
+  const time_t now = kReal(nullptr) + offset();
   if (out != nullptr) *out = now;
   return now;
 }
