@@ -31,20 +31,20 @@ extern const Command kAnnotate;
 extern const Command kAdvise;
 
 std::span<const Command* const> commands() {
-  static const std::array kList = {
+  static const std::array kCommands = {
       &kRun,        &kPlan,        &kSimulate, &kValidate,    &kDiff,
       &kInit,       &kList,        &kSchema,   &kMixedLength, &kSwitch,
       &kImport,     &kExport,      &kReport,   &kReplay,      &kTraceGenerate,
       &kTraceStats, &kTraceImport, &kNetlab,   &kExecute,     &kExecuteAgent,
       &kCompare,    &kCalibrate,   &kTwin,     &kAnnotate,    &kAdvise};
-  return kList;
+  return kCommands;
 }
 
 std::span<const CommandGroup> command_groups() {
-  static constexpr std::array list = {
+  static constexpr std::array kGroups = {
       CommandGroup{"trace", "Traces of failures and spot nodes: draw, import, count",
                    "trace generate spot --gpus 64 --days 2 --seed 3"}};
-  return list;
+  return kGroups;
 }
 
 }  // namespace orrery::tools
