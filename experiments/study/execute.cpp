@@ -188,7 +188,9 @@ ir::Plan place(const ReadPlan& read, const models::Library& library, LoadedRun& 
     diagnostics.add({path, 0, 0}, carried.problem, "plan again, or leave --any-cluster out");
     return file.plan;
   }
-  for (const std::string& line : carried.mapping) run.carried_over.push_back(path + ": " + line);
+  for (const std::string& line : carried.mapping) {
+    run.carried_over.push_back(fmt::format("{}: {}", path, line));
+  }
   return std::move(carried.plan);
 }
 

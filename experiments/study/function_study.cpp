@@ -54,7 +54,7 @@ RunSeconds fill_function(const std::string& folder, const std::string& study_fol
 
 }  // namespace
 
-TaskList function_tasks(const Study& study, std::vector<std::pair<Point, FunctionRun>> runs,
+TaskList function_tasks(const Study& study, const std::vector<std::pair<Point, FunctionRun>>& runs,
                         bool uses_all) {
   TaskList list;
   list.open_columns = true;
@@ -63,7 +63,7 @@ TaskList function_tasks(const Study& study, std::vector<std::pair<Point, Functio
     list.columns.emplace_back(column);
   }
   const std::string inputs = hash_of_study(study.folder);
-  for (auto& [point, run] : runs) {
+  for (const auto& [point, run] : runs) {
     // What is given counts too: some settings are kept as they are until they are known.
     const Identity identity{.settings = overlay(run.settings, point.settings),
                             .hashes = {{"study", inputs}},

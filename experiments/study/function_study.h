@@ -26,7 +26,7 @@ struct FunctionRun {
   std::function<FunctionResult()> call;
 };
 
-TaskList function_tasks(const Study& study, std::vector<std::pair<Point, FunctionRun>> runs,
+TaskList function_tasks(const Study& study, const std::vector<std::pair<Point, FunctionRun>>& runs,
                         bool uses_all);
 
 namespace detail {
@@ -67,7 +67,7 @@ TaskList tasks_of_function(const Study& study, std::vector<Point> points, const 
     FunctionRun run{asked, [settings] { return call_function<Function, Settings>(settings); }};
     runs.emplace_back(std::move(point), std::move(run));
   }
-  return function_tasks(study, std::move(runs), kUsesAll);
+  return function_tasks(study, runs, kUsesAll);
 }
 
 }  // namespace detail
@@ -76,7 +76,7 @@ TaskList tasks_of_function(const Study& study, std::vector<Point> points, const 
 /// only those that its settings name (Identity).
 template <auto Function, bool kUsesAll = false>
 StudyCommand function_study(const char* name, const char* summary,
-                            std::vector<const char*> seeds = {}) {
+                            std::vector<const char*> seeds = {}) {  // NOLINT: it is moved.
   using Settings = typename detail::FunctionTraits<decltype(Function)>::Settings;
   return {.name = name,
           .summary = summary,

@@ -314,7 +314,7 @@ std::vector<std::string> implausible(const models::Cluster& cluster) {
           fmt::format("{}: ${:.4g} an hour for one GPU", gpu.name, gpu.price->value * 3600));
     }
   }
-  for (std::string& sentence : found) sentence = "does this look right? " + sentence;
+  for (std::string& sentence : found) sentence.insert(0, "does this look right? ");
   return found;
 }
 

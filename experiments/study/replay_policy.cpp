@@ -24,7 +24,7 @@ bool has_option(const std::string& policy, const std::string& option) {
 }
 
 config::Position position_of(const ReplayPolicy& policy, const std::string& option,
-                             config::Position otherwise) {
+                             const config::Position& otherwise) {
   const auto place = policy.option_positions.find(option);
   return place == policy.option_positions.end() ? otherwise : place->second;
 }
@@ -247,7 +247,7 @@ void check_policy(const config::Located<ReplayPolicy>& located, config::Diagnost
   }
 }
 
-void check_policy_values(const ReplayPolicy& policy, config::Position at,
+void check_policy_values(const ReplayPolicy& policy, const config::Position& at,
                          config::Diagnostics& diagnostics) {
   const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
   if (entry == nullptr) return;

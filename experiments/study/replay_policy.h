@@ -54,7 +54,7 @@ config::Value as_value(const config::Located<ReplayPolicy>& policy);
 /// Unknown policies and unknown options, at the policy where the option has no place of its own.
 void check_policy(const config::Located<ReplayPolicy>& policy, config::Diagnostics& diagnostics);
 /// Values that the policy refuses, of a policy and options that check_policy() accepts.
-void check_policy_values(const ReplayPolicy& policy, config::Position at,
+void check_policy_values(const ReplayPolicy& policy, const config::Position& at,
                          config::Diagnostics& diagnostics);
 
 }  // namespace orrery::experiments

@@ -439,13 +439,14 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
   PolicyAtWork work(loaded, policy, options.seed, answers, topology, timers);
   if (work.policy() == nullptr) return std::move(work).outcome();
   const sim::ReplayOptions how = options_for(loaded, trace, options);
-  return std::move(work).outcome(
+  sim::ReplayResult result =
       sim::replay({loaded.cluster, loaded.spec.job, trace, *work.policy(), timers.iterations(),
                    timers.transfers()},
                   how, [&](Instant reached) {
                     on_progress(static_cast<double>(reached.nanoseconds) /
                                 static_cast<double>(std::max<std::int64_t>(how.horizon.count, 1)));
-                  }));
+                  });
+  return std::move(work).outcome(std::move(result));
 }
 
 std::vector<JobOutcome> replay_jobs_once(const std::vector<JobAtReplay>& jobs,

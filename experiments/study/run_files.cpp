@@ -1,5 +1,7 @@
 #include "experiments/study/run_files.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -57,7 +59,7 @@ std::optional<RunSeconds> unpack_files(const std::string& bytes, const std::stri
   }
   if (!in.complete() || files.empty()) return std::nullopt;
   make_folders(folder);
-  for (const auto& [name, text] : files) write_text_file(folder + "/" + name, text);
+  for (const auto& [name, text] : files) write_text_file(fmt::format("{}/{}", folder, name), text);
   return seconds;
 }
 

@@ -132,7 +132,8 @@ bool is_running(const std::string& state) {
 bool is_on_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   for (const std::string& folder : split(path == nullptr ? "" : path, ':')) {
-    if (!folder.empty() && access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+    if (!folder.empty() && access(fmt::format("{}/{}", folder, program).c_str(), X_OK) == 0)
+      return true;
   }
   return false;
 }

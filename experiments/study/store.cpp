@@ -265,7 +265,7 @@ std::string Store::gather_table() const {
     const std::string text = read_text_file(path);
     all += all.empty() ? text : text.substr(text.find('\n') + 1);
   }
-  const std::string path = folder_ + "/" + list_.table;
+  std::string path = folder_ + "/" + list_.table;
   replace_text_file(path, all);
   return path;
 }

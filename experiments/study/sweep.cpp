@@ -59,7 +59,7 @@ int cores() {
 /// Runs of one kind take about as long as each other: those that differ by their seed only.
 std::string kind_of(const Task& task) {
   std::string text;
-  for (const auto& [axis, value] : task.point.axes) text += axis + "=" + value + " ";
+  for (const auto& [axis, value] : task.point.axes) text += fmt::format("{}={} ", axis, value);
   return text;
 }
 
