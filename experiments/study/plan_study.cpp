@@ -270,9 +270,9 @@ void check_names(const std::vector<Point>& points, const models::Library& librar
   }
 }
 
-TaskList plan_tasks(const Study& study, const std::vector<Point>& points,
-                    const models::Library& library, const RunnerOptions& options,
-                    config::Diagnostics& diagnostics) {
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as StudyCommand::tasks.
+TaskList plan_tasks(const Study& study, std::vector<Point> points, const models::Library& library,
+                    const RunnerOptions& options, config::Diagnostics& diagnostics) {
   TaskList list;
   std::set<std::string> gpus;
   const auto check = [](const RunSpec& spec, config::Diagnostics& found) {
