@@ -36,7 +36,7 @@ target_compile_options(orrery_options INTERFACE
 target_include_directories(orrery_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 target_link_libraries(orrery_options INTERFACE fmt::fmt) # In the precompiled headers.
 
-# For code that reads, prints, passes on or tests, and computes little: a third less compile time.
+# For code that reads, prints, passes on or tests, and computes little: a quarter less compile time.
 set(orrery_light $<$<CONFIG:Release>:-O1>)
 
 # Headers that most sources include, compiled once for libraries, for light ones and for tests.

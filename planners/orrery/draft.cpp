@@ -256,6 +256,42 @@ std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input) {
   return draft;
 }
 
+namespace {
+
+/// What differs between drafts of as many pipelines and stages of equal kinds.
+std::vector<std::string> what_moved(const Draft& before, const Draft& after) {
+  std::vector<std::string> found;
+  const auto differ = [&](const auto& number) {
+    std::vector<int> of[2];
+    for (const int i : {0, 1}) {
+      for (const DraftPipeline& pipeline : (i == 0 ? before : after).pipelines) {
+        for (const DraftStage& stage : pipeline.stages) number(pipeline, stage, of[i]);
+      }
+    }
+    return of[0] != of[1];
+  };
+  if (differ([](const DraftPipeline&, const DraftStage& stage, std::vector<int>& out) {
+        for (const DraftChunk& chunk : stage.chunks) out.push_back(chunk.layers);
+      })) {
+    found.push_back("layers moved");
+  }
+  if (differ([](const DraftPipeline&, const DraftStage& stage, std::vector<int>& out) {
+        for (const DraftGroup& group : stage.groups) out.push_back(group.degree());
+      })) {
+    found.push_back("groups of other widths");
+  }
+  if (differ([](const DraftPipeline& pipeline, const DraftStage& stage, std::vector<int>& out) {
+        out.push_back(pipeline.micro_batches);
+        for (const DraftGroup& group : stage.groups) out.push_back(group.samples);
+      })) {
+    found.push_back("samples moved");
+  }
+  if (found.empty()) found.push_back("groups on other GPUs");
+  return found;
+}
+
+}  // namespace
+
 std::string differences(const Draft& before, const Draft& after) {
   std::vector<std::string> found;
   const auto compare = [&](const auto& words) {
@@ -355,33 +391,7 @@ std::string differences(const Draft& before, const Draft& after) {
                         ? "activations sent in slices"
                         : "activations sent by one GPU of each group");
   }
-  if (!found.empty()) return fmt::format("{}", fmt::join(found, ", "));
-  const auto differ = [&](const auto& number) {
-    std::vector<int> of[2];
-    for (const int i : {0, 1}) {
-      for (const DraftPipeline& pipeline : (i == 0 ? before : after).pipelines) {
-        for (const DraftStage& stage : pipeline.stages) number(pipeline, stage, of[i]);
-      }
-    }
-    return of[0] != of[1];
-  };
-  if (differ([](const DraftPipeline&, const DraftStage& stage, std::vector<int>& out) {
-        for (const DraftChunk& chunk : stage.chunks) out.push_back(chunk.layers);
-      })) {
-    found.push_back("layers moved");
-  }
-  if (differ([](const DraftPipeline&, const DraftStage& stage, std::vector<int>& out) {
-        for (const DraftGroup& group : stage.groups) out.push_back(group.degree());
-      })) {
-    found.push_back("groups of other widths");
-  }
-  if (differ([](const DraftPipeline& pipeline, const DraftStage& stage, std::vector<int>& out) {
-        out.push_back(pipeline.micro_batches);
-        for (const DraftGroup& group : stage.groups) out.push_back(group.samples);
-      })) {
-    found.push_back("samples moved");
-  }
-  if (found.empty()) found.push_back("groups on other GPUs");
+  if (found.empty()) found = what_moved(before, after);
   return fmt::format("{}", fmt::join(found, ", "));
 }
 

@@ -798,8 +798,7 @@ PlannerResult OrrerySearch::finish() {
   const Judged& best = judged_[chosen];
   report_.estimate = Seconds{best.preview == kNever ? best.seconds : best.preview};
   report_.chosen = in_words(best.plan, input_.workload);
-  // Plans that differ in nothing that is said of them, such as by the places of equal groups, are
-  // one.
+  // Plans that read alike and take as long, whose equal groups change places, are named once.
   std::set<std::pair<std::string, std::string>> said = {
       {report_.chosen, fmt::format("{:.6g}", best.seconds)}};
   for (std::size_t i = 0; i < elite_.size() && report_.runners_up.size() < 5; ++i) {
