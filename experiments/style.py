@@ -110,6 +110,12 @@ def is_true(cell):
     return str(cell).lower() == "true"
 
 
+def markdown(head, rows):
+    """A table in Markdown."""
+    line = lambda cells: "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |\n"
+    return line(head) + "|" + "---|" * len(head) + "\n" + "".join(map(line, rows))
+
+
 def legend_above(axes, x, columns, last=()):
     """Legend above the axes, centerd at `x` of their width; labels of `last` come last."""
     handles, labels = axes.get_legend_handles_labels()

@@ -59,8 +59,7 @@ class Ablation:
                 cells.append(f"{statistics.mean(times):.4g} s" if name == WHOLE
                              else f"{change:+.1f} %" + f" ({spread})")
             rows.append([name, *cells, "" if name == WHOLE else f"{100 * (self.mean(name) - 1):+.1f} %"])
-        line = lambda cells: "| " + " | ".join(cells) + " |"
-        return "\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)]) + "\n"
+        return style.markdown(head, rows)
 
 
 def draw(found, out):

@@ -28,14 +28,6 @@ def times(row):
     return row["iteration_time_s"], own if isinstance(own, float) else row["iteration_time_s"]
 
 
-def line(cells):
-    return "| " + " | ".join(str(each).replace("|", "\\|") for each in cells) + " |"
-
-
-def table(head, rows):
-    return "\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)])
-
-
 def seconds(value):
     return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
 
@@ -78,8 +70,8 @@ class Table:
         rows = [[f"`{cluster}`, {self.rows[cluster, FREE, self.planners[0]]['model']}",
                  *(self.cell(cluster, planner) for planner in self.planners)]
                 for cluster in self.clusters]
-        text = table(["cluster, model", *(f"`{each}`" for each in self.planners)], rows)
-        return text + "\n\nNo plan: " + "; ".join(
+        text = style.markdown(["cluster, model", *(f"`{each}`" for each in self.planners)], rows)
+        return text + "\nNo plan: " + "; ".join(
             f"({letter}) {name}" for name, letter in self.reasons.items()) + "."
 
     def by_planner(self):
@@ -103,9 +95,9 @@ class Table:
                          f"{statistics.median(each[1] for each in found.values()):.2f}", spread,
                          f"{seconds(statistics.median(took.values()))}; "
                          f"{seconds(took[slowest])} (`{slowest}`)"])
-        return table(["planner", f"plans, of {len(self.clusters)} clusters", "best or equal",
-                      "over the best: median", "worst", "alone: median", "plans judged",
-                      "search: median; longest"], rows)
+        return style.markdown(["planner", f"plans, of {len(self.clusters)} clusters",
+                               "best or equal", "over the best: median", "worst", "alone: median",
+                               "plans judged", "search: median; longest"], rows)
 
     def by_freedom(self):
         """Where ZeRO 0 to 3 gives a slower plan than ZeRO 0 alone."""
@@ -123,8 +115,8 @@ class Table:
                                               for more, cluster in sorted(found, reverse=True)[:3])
                 + (", ..." if len(found) > 3 else "") if found else "none"
                 for found in worse.values())])
-        return table(["planner", "slower with eight plans judged", "slower alone"],
-                     [row for row in rows if row[1:] != ["none", "none"]])
+        return style.markdown(["planner", "slower with eight plans judged", "slower alone"],
+                              [row for row in rows if row[1:] != ["none", "none"]])
 
 
 def distances():
@@ -136,8 +128,8 @@ def distances():
         solved = int(solved) - int(outside)
         shown.append([f"`{planner}`", family, problems, solved,
                       *(f"{float(each):.0f} %" if solved else "" for each in (mean, most, alone))])
-    return table(["planner", "family", "problems", "compared", "mean distance", "largest",
-                  "mean, alone"], shown)
+    return style.markdown(["planner", "family", "problems", "compared", "mean distance", "largest",
+                           "mean, alone"], shown)
 
 
 def draw(found, out):
@@ -175,7 +167,8 @@ def main():
              "Distance from brute force on tiny problems (`tests/planners/gaps.golden`):",
              distances()]
     Path(arguments.out).mkdir(parents=True, exist_ok=True)
-    Path(arguments.out, "table.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    Path(arguments.out, "table.md").write_text("\n\n".join(map(str.strip, parts)) + "\n",
+                                               encoding="utf-8")
     draw(found, arguments.out)
 
 

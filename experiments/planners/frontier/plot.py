@@ -3,41 +3,23 @@
 the proven lower bound, and writes table.md. Reads runs.csv and the notes of the Orrery planner's
 runs, where its bound stands."""
 
-import re
 import statistics
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "experiments"))
+sys.path[:0] = [str(ROOT / "experiments"), str(ROOT / "experiments/planners")]
+import over_bound  # noqa: E402
 import style  # noqa: E402
+from over_bound import OWN, lower_bound, percent, seconds  # noqa: E402
 from style import plt  # noqa: E402
 
-OWN = "orrery"
 JOBS = {"full_recompute": "Full recompute, 1F1B", "any_recompute": "Any recompute and schedule"}
 # What is compared, by job and by what the Orrery planner is allowed: share of the time of the best of
 # the others that is the aim.
 AIMS = {("full_recompute", "as_others"): 0.07, ("any_recompute", "as_others"): 0.07,
         ("any_recompute", "everything"): 0.15}
 ALLOWED = {"as_others": "what plans of others have", "everything": "everything"}
-
-
-def line(cells):
-    return "| " + " | ".join(str(each).replace("|", "\\|") for each in cells) + " |"
-
-
-def table(head, rows):
-    return "\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)])
-
-
-def percent(share):
-    """With one digit, and never -0.0."""
-    return f"{round(100 * share, 1) + 0:.1f}"
-
-
-def seconds(row):
-    fits = row is not None and row["status"] == "ok" and str(row["fits"]).lower() == "true"
-    return row["iteration_time_s"] if fits else None
 
 
 def planner_of(row):
@@ -67,12 +49,8 @@ class Frontier:
 
     def bound(self, case, job):
         """Seconds, from the notes of a run."""
-        row = next(row for allowed in ALLOWED if (row := self.rows.get((case, job, allowed))))
-        log = self.folder / "runs" / row["run"] / "log.txt"
-        found = re.search(r"lower bound ([0-9.e+-]+) s", log.read_text(encoding="utf-8"))
-        if not found:
-            raise SystemExit(f"{log} has no lower bound")
-        return float(found[1])
+        return lower_bound(self.folder, next(row for allowed in ALLOWED
+                                             if (row := self.rows.get((case, job, allowed)))))
 
     def compared(self, job, allowed):
         """Cases that both sides have."""
@@ -93,7 +71,7 @@ class Frontier:
                 head += [f"Orrery, {ALLOWED[allowed]}", "difference"]
             head.append("best over the bound")
             text += f"**{words}**\n\n"
-            text += table(head, [self.cells(case, job, columns) for case in cases]) + "\n\n"
+            text += style.markdown(head, [self.cells(case, job, columns) for case in cases]) + "\n"
             for allowed in columns:
                 text += self.summary(job, allowed)
         return text
@@ -130,10 +108,7 @@ class Frontier:
 
 
 # By what is allowed; None: another planner.
-MARKS = {None: {"marker": "o", "markersize": 2, "color": style.COLORS[0], "alpha": 0.4},
-         "as_others": {"marker": "D", "markersize": 3.2, "color": style.COLORS[1],
-                       "markerfacecolor": "white", "markeredgewidth": 0.8, "zorder": 3},
-         "everything": {"marker": "D", "markersize": 3.2, "color": style.COLORS[1], "zorder": 4}}
+MARKS = {None: over_bound.OTHERS, "as_others": over_bound.OWN_LESS, "everything": over_bound.OWN_ALL}
 
 
 def draw(found, out):
@@ -151,22 +126,15 @@ def draw(found, out):
                     own = planner in ALLOWED
                     axes.plot(place, time / bound, linestyle="none", clip_on=not own,
                               **MARKS[planner if own else None])
-        axes.set_yscale("log")
-        axes.set_ylim(1, 200)
-        axes.set_yticks([1, 2, 5, 10, 20, 50, 200], ["1", "2", "5", "10", "20", "50", "200"])
-        axes.minorticks_off()
-        axes.set_xlim(-0.7, len(cases) - 0.3)
+        over_bound.frame(axes, len(cases), [1, 2, 5, 10, 20, 50, 200])
         axes.set_title(words)
-        axes.set_ylabel("Time over the bound")
-        axes.grid(axis="y")
     panels[-1].set_xticks(range(len(cases)), cases, rotation=60, ha="right",
                            rotation_mode="anchor")
     panels[-1].tick_params(axis="x", labelsize=5.5)
     words = {"everything": "Orrery, everything", "as_others": "Orrery, what plans of others have",
              None: "Each of the others"}
-    handles = [plt.Line2D([], [], linestyle="none", label=label, **MARKS[allowed])
-               for allowed, label in words.items()]
-    figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.93), ncol=3)
+    figure.legend(handles=over_bound.handles((MARKS[each], label) for each, label in words.items()),
+                  loc="lower center", bbox_to_anchor=(0.5, 0.93), ncol=3)
     style.save(figure, out, "frontier")
 
 

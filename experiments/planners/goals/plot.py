@@ -29,7 +29,6 @@ def clusters_of(rows):
 
 
 def text(clusters):
-    line = lambda cells: "| " + " | ".join(cells) + " |"
     head = ["cluster, model", "plan", "GPUs", "iteration", "$ per million tokens",
             "kWh per million tokens"]
     rows = []
@@ -47,7 +46,7 @@ def text(clusters):
                          f"{row['devices']:.0f}", f"{row['seconds']:.4g} s",
                          f"{dollars:.3g}" if known(row, "dollars_per_million_tokens") else "-",
                          f"{row['joules_per_token'] / KWH:.3g}"])
-    return "\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)]) + "\n"
+    return style.markdown(head, rows)
 
 
 def draw(clusters, out):

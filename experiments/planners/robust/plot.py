@@ -16,10 +16,6 @@ NAMES = {"spot_gcp_mixed": "Google's,\n64 A100,\n80 V100", "spot_bamboo": "AWS's
          "llama3": "failures,\n16,384\nH100"}
 
 
-def line(cells):
-    return "| " + " | ".join(str(each) for each in cells) + " |"
-
-
 def span(interval, scale=1.0, digits=0):
     """Mean and interval as text."""
     mean, low, high = (interval.get(key) for key in ("mean", "low", "high"))
@@ -42,17 +38,18 @@ def main():
         if row["status"] == "ok":
             text = (folder / "runs" / row["run"] / "result.json").read_text(encoding="utf-8")
             results[row["case"]] = json.loads(text)
-    rows = [line(["case", "chosen", "tokens per dollar", "plan, then policy", "tokens per dollar",
-                  "gain, %", "second", "lead, %", "replays"]), "|" + "---|" * 9]
+    head = ["case", "chosen", "tokens per dollar", "plan, then policy", "tokens per dollar",
+            "gain, %", "second", "lead, %", "replays"]
+    rows = []
     for case, result in results.items():
         best, common, second = (result[key] for key in ("best", "plan_then_policy", "runner_up"))
-        rows.append(line([
+        rows.append([
             case, choice(best), span(best["tokens_per_dollar"]), choice(common),
             span(common["tokens_per_dollar"]), span(result["gain"], 100, 1),
             choice(second) if second else "", span(result["lead"], 100, 1) if second else "",
-            f"{result['replays']} + {result['judging_replays']}"]))
+            f"{result['replays']} + {result['judging_replays']}"])
     Path(arguments.out).mkdir(parents=True, exist_ok=True)
-    Path(arguments.out, "table.md").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    Path(arguments.out, "table.md").write_text(style.markdown(head, rows), encoding="utf-8")
 
     style.use()
     figure, axis = plt.subplots(figsize=(style.COLUMN, 2.2))

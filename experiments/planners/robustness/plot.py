@@ -32,7 +32,6 @@ class Robustness:
                       if planner != OWN and (cluster, hardware, planner) in self.times)
 
     def text(self):
-        line = lambda cells: "| " + " | ".join(cells) + " |"
         rows = []
         for cluster in self.clusters:
             cells = []
@@ -41,8 +40,7 @@ class Robustness:
                 own = self.times[cluster, hardware, OWN]
                 cells.append(f"{own:.4g} s, {100 * (over - 1):+.1f} % (`{planner}`)")
             rows.append([f"`{cluster}`, {self.models[cluster]}", *cells])
-        return "\n".join([line(["cluster, model", *self.hardware]),
-                          "|" + "---|" * (len(self.hardware) + 1), *map(line, rows)]) + "\n"
+        return style.markdown(["cluster, model", *self.hardware], rows)
 
 
 def draw(found, out):
