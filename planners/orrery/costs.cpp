@@ -342,7 +342,7 @@ bool DraftCosts::fits(const Draft& draft, const models::ScheduleQuery& query,
                       const std::vector<DraftGroup>& groups, int expert_parallel,
                       const std::vector<DraftChunk>& chunks, const std::vector<int>& firsts,
                       int replicas) const {
-  if (groups.size() != 1 || chunks.size() != 1 || !uniform_) {
+  if (groups.size() != 1 || chunks.size() != 1 || !uniform_ || draft.lighter_layers > 0) {
     return fits_anew(draft, query, groups, expert_parallel, chunks, firsts, replicas);
   }
   const models::ScheduleEntry& schedule = models::schedule_entry(draft.schedule);
@@ -384,20 +384,16 @@ bool DraftCosts::fits_anew(const Draft& draft, const models::ScheduleQuery& quer
     const models::ExpertShare experts = expert_share(groups, expert_parallel, g);
     Bytes held, transient, staging;
     for (std::size_t c = 0; c < chunks.size(); ++c) {
-      const DraftChunk& chunk = chunks[c];
       activations[c] = recomputed[c] = 0_B;
-      int first = firsts[c];
-      for (const auto& [layers, recompute] : chunk.parts()) {
-        if (layers == 0) continue;
+      for (const DraftPart& own : parts_of(draft, chunks[c], firsts[c], layers_, input_.job)) {
         const PartMemory& part =
-            memory(first, layers, group, recompute, draft.zero,
+            memory(own.first, own.layers, group, own.recompute, own.zero,
                    state_weight(draft, group, input_.cluster), replicas, experts);
         held += part.states;
         activations[c] += part.activations;
         recomputed[c] += part.recomputed_kept;
         transient = std::max(transient, part.logits + (splits ? 0_B : part.recomputed));
         staging = std::max(staging, part.communication);
-        first += layers;
       }
     }
     const Bytes need = held + staging + kept(draft, query, activations, recomputed) + transient;
@@ -423,7 +419,7 @@ DraftCosts::Place DraftCosts::place(const Draft& draft, const DraftPipeline& pip
   if (shared) place.exchange = exchange(groups, own.expert_parallel).seconds;
   place.unlike = has_unlike_shares(own);
   place.remembered =
-      (groups.size() == 1 || shared) && uniform_ &&
+      (groups.size() == 1 || shared) && uniform_ && draft.lighter_layers == 0 &&
       (chunks == 1 || (stages < 256 && pipeline.micro_batches < 4096 && chunks < 16));
   if (!place.remembered) return place;
   place.kind = Packed()
@@ -486,7 +482,13 @@ DraftCosts::StageFit DraftCosts::fit_anew(const Draft& draft, const Place& place
   const int chunks = draft.virtual_stages;
   const int last_first = layers_ - layers;
   const bool head = query.stage == 0, tail = query.stage + 1 == query.stages;
-  const int first = head ? 0 : tail ? last_first : std::min(1, last_first);
+  // Where layers are not alike by ZeRO: about where the chunk would begin.
+  const auto middle = [&](int chunk, int share) {
+    const int place = chunk * query.stages + query.stage;
+    const int begin = draft.lighter_layers == 0 ? 1 : place * layers_ / (query.stages * chunks);
+    return std::min(std::max(begin, 1), layers_ - share);
+  };
+  const int first = head ? 0 : tail ? last_first : middle(0, layers);
   std::vector<DraftChunk> probed;
   std::vector<int> firsts;
   const auto& allowed = input_.job.allowed.recompute;
@@ -510,7 +512,7 @@ DraftCosts::StageFit DraftCosts::fit_anew(const Draft& draft, const Place& place
       firsts.push_back(chunks == 1               ? first
                        : head && c == 0          ? 0
                        : tail && c + 1 == chunks ? layers_ - share
-                                                 : std::min(1, layers_ - share));
+                                                 : middle(c, share));
     }
     if (!fits(draft, query, groups, place.expert_parallel, probed, firsts, replicas)) {
       return kNever;
@@ -731,6 +733,13 @@ const DraftCosts::Ring& DraftCosts::ring(const std::vector<DeviceId>& devices) c
   return ring;
 }
 
+/// Layers of a chunk whose parameters passes gather, in layers of the model's mean size.
+double DraftCosts::gathered_layers(const Draft& draft, const DraftChunk& chunk, int first) const {
+  if (draft.lighter_layers == 0) return chunk.layers;
+  const int past = std::clamp(first_lighter(draft, layers_), first, first + chunk.layers);
+  return (gradient_prefix_[past] - gradient_prefix_[first]) * layers_ / gradient_prefix_.back();
+}
+
 DraftCosts::StageRun DraftCosts::stage_run(const Draft& draft, const DraftPipeline& pipeline,
                                            std::size_t stage, const std::vector<int>& firsts,
                                            double gather) const {
@@ -747,8 +756,9 @@ DraftCosts::StageRun DraftCosts::stage_run(const Draft& draft, const DraftPipeli
       backward += counts.backward * run.exchange->seconds;
       run.exchanges += counts.both();
     }
-    run.forward.push_back(forward + gather * chunk.layers);
-    run.backward.push_back(backward + gather * chunk.layers);
+    const double gathers = gather * gathered_layers(draft, chunk, firsts[c]);
+    run.forward.push_back(forward + gathers);
+    run.backward.push_back(backward + gathers);
     run.weights.push_back(weights);
     const bool last_stage = stage + 1 == pipeline.stages.size();
     const bool last = last_stage && c + 1 == own.chunks.size();
@@ -1009,6 +1019,8 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
     }
     stages += draft.pipelines[p].stages.size();
   }
+  const int lighter = first_lighter(draft, layers_);
+  cut[as_size(lighter)] = 1;
   struct Range {
     int first, layers;
     double ready;
@@ -1125,7 +1137,9 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
     for (const Holding* holding : range.holders) {
       const std::size_t stage = base[holding->pipeline] + holding->stage;
       stage_free[stage] = end;
-      gathered[stage] += turns * alone;
+      if (!draft.zero.shards_parameters() || range.first >= lighter) {
+        gathered[stage] += turns * alone;
+      }
     }
   }
   const int replicas = static_cast<int>(draft.pipelines.size());
@@ -1137,8 +1151,7 @@ double DraftCosts::synchronize(const Draft& draft, const std::vector<std::vector
       double end = std::max(stage_free[base[p] + s], ends[p].last_backward[s]) +
                    optimizer(draft, stage, firsts[p][s * chunks],
                              weighed(draft, draft.pipelines[p], s, replicas));
-      const bool gathers = draft.zero.shards_optimizer() && !draft.zero.shards_parameters();
-      if (gathers && !gathers_in_passes(draft)) end += gathered[base[p] + s];
+      if (draft.zero.shards_optimizer() && !gathers_in_passes(draft)) end += gathered[base[p] + s];
       last = std::max(last, end);
     }
   }

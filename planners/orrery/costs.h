@@ -188,6 +188,7 @@ class DraftCosts {
                 const std::vector<double>& down) const;
   StageRun stage_run(const Draft& draft, const DraftPipeline& pipeline, std::size_t stage,
                      const std::vector<int>& firsts, double gather) const;
+  double gathered_layers(const Draft& draft, const DraftChunk& chunk, int first) const;
   double synchronize(const Draft& draft, const std::vector<std::vector<int>>& firsts,
                      const std::vector<std::vector<StageRun>>& runs,
                      const std::vector<Ends>& ends) const;

@@ -29,21 +29,46 @@ std::vector<ir::Group> plan_groups(const Draft& draft, const DraftStage& stage,
   return groups;
 }
 
-/// Appends the segments of a chunk, one for each way to recompute.
-void append_segments(const DraftChunk& chunk, int first, int virtual_stage, const ir::Zero& zero,
+/// Appends the segments of a chunk, one for each of its parts.
+void append_segments(const std::vector<DraftPart>& parts, int virtual_stage,
                      const std::vector<ir::Group>& groups, int expert_parallel,
                      const PlannerInput& input, ir::Stage& stage) {
-  for (const auto& [layers, recompute] : chunk.parts()) {
-    if (layers == 0) continue;
-    ir::Segment segment = segment_of_layers(input.workload, first, layers);
+  for (const DraftPart& part : parts) {
+    ir::Segment segment = segment_of_layers(input.workload, part.first, part.layers);
     segment.virtual_stage = virtual_stage;
     segment.groups = groups;
-    segment.recompute = recompute;
-    segment.zero = zero;
+    segment.recompute = part.recompute;
+    segment.zero = part.zero;
     segment.expert_parallel = expert_parallel;
     stage.segments.push_back(std::move(segment));
-    first += layers;
   }
+}
+
+/// Sets what the plan has of ZeRO; false: no draft has it.
+bool take_zero(const ir::Plan& plan, const PlannerInput& input, Draft& draft) {
+  const int layers = count_layers(input.workload);
+  const std::optional<ir::Zero> lighter = lighter_zero(input.job);
+  int heaviest_past = 0, lightest_first = layers;  // Of layers under ZeRO-3 and of the others.
+  draft.zero = plan.pipelines.front().stages.front().segments.front().zero;
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        const int first = std::max(segment.first_block, input.workload.first_layer()).value -
+                          input.workload.first_layer().value;
+        const int past = std::min(segment.last_block, input.workload.last_layer()).value -
+                         input.workload.first_layer().value + 1;
+        if (segment.zero == draft.zero) {
+          heaviest_past = std::max(heaviest_past, past);
+        } else if (draft.zero == ir::Zero{3, 0} && lighter && segment.zero == *lighter) {
+          lightest_first = std::min(lightest_first, first);
+        } else {
+          return false;
+        }
+      }
+    }
+  }
+  draft.lighter_layers = layers - lightest_first;
+  return draft.lighter_layers == 0 || heaviest_past <= lightest_first;
 }
 
 /// The chunks of a stage; none where it cannot be said.
@@ -111,7 +136,36 @@ bool may_weigh_states(const Draft& draft) {
 bool gathers_in_passes(const Draft& draft) { return draft.gathers_next && has_gathers(draft); }
 
 bool has_gathers(const Draft& draft) {
-  return draft.overlap && draft.zero.shards_optimizer() && !draft.zero.shards_parameters();
+  return draft.overlap && draft.zero.shards_optimizer() &&
+         (!draft.zero.shards_parameters() || draft.lighter_layers > 0);
+}
+
+std::optional<ir::Zero> lighter_zero(const models::Job& job) {
+  std::optional<ir::Zero> found;
+  for (const int stage : job.allowed.zero_stages) {
+    if (stage != 1 && stage != 2) continue;
+    if (!found || stage > found->stage) found = ir::Zero{stage, 0};
+  }
+  return found;
+}
+
+int first_lighter(const Draft& draft, int layers) {
+  return draft.zero.shards_parameters() ? layers - draft.lighter_layers : layers;
+}
+
+std::vector<DraftPart> parts_of(const Draft& draft, const DraftChunk& chunk, int first, int layers,
+                                const models::Job& job) {
+  std::vector<DraftPart> parts;
+  const int border = first_lighter(draft, layers);
+  for (const auto& [count, recompute] : chunk.parts()) {
+    const int before = std::clamp(border - first, 0, count);
+    if (before > 0) parts.push_back({first, before, recompute, draft.zero});
+    if (before < count) {
+      parts.push_back({first + before, count - before, recompute, *lighter_zero(job)});
+    }
+    first += count;
+  }
+  return parts;
 }
 
 models::ExpertShare expert_share(const std::vector<DraftGroup>& groups, int expert_parallel,
@@ -205,8 +259,9 @@ ir::Plan plan_of(const Draft& draft, const PlannerInput& input) {
       for (std::size_t s = 0; s < chain.stages.size(); ++s) {
         const DraftStage& stage = chain.stages[s];
         const DraftChunk& chunk = stage.chunks[static_cast<std::size_t>(c)];
-        append_segments(chunk, first, c, draft.zero, plan_groups(draft, stage, input),
-                        stage.expert_parallel, input, pipeline.stages[s]);
+        append_segments(parts_of(draft, chunk, first, count_layers(input.workload), input.job), c,
+                        plan_groups(draft, stage, input), stage.expert_parallel, input,
+                        pipeline.stages[s]);
         first += chunk.layers;
       }
     }
@@ -221,7 +276,7 @@ std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input) {
   Draft draft;
   draft.schedule = plan.schedule;
   draft.virtual_stages = plan.virtual_stages;
-  draft.zero = plan.pipelines.front().stages.front().segments.front().zero;
+  if (!take_zero(plan, input, draft)) return std::nullopt;
   draft.transfer = plan.communication.activation_transfer;
   draft.overlap = plan.communication.gradient_overlap;
   draft.gathers_next = plan.communication.parameter_overlap;
@@ -236,9 +291,6 @@ std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input) {
       if (!chunks) return std::nullopt;
       DraftStage& made = chain.stages.emplace_back();
       made.chunks = *chunks;
-      for (const ir::Segment& segment : stage.segments) {
-        if (segment.zero != draft.zero) return std::nullopt;
-      }
       for (const ir::Group& group : stage.segments.front().groups) {
         if (!plain_group(group)) return std::nullopt;
         made.groups.push_back({group.devices, group.samples, group.experts});
@@ -358,7 +410,13 @@ std::string differences(const Draft& before, const Draft& after) {
              out.insert(p.micro_batch_size);
            });
   });
-  compare([](const Draft& d) { return fmt::format("ZeRO-{}", d.zero.stage); });
+  compare([](const Draft& d) {
+    return fmt::format("ZeRO-{}{}", d.zero.stage,
+                       d.lighter_layers > 0
+                           ? fmt::format(" of all but {} layer{}", d.lighter_layers,
+                                         d.lighter_layers == 1 ? "" : "s")
+                           : "");
+  });
   compare([](const Draft& d) {
     return d.state_weights.empty()
                ? std::string("even shards")

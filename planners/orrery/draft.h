@@ -64,6 +64,8 @@ struct Draft {
   ir::ScheduleKind schedule = ir::ScheduleKind::one_f_one_b;
   int virtual_stages = 1;
   ir::Zero zero;
+  /// Under ZeRO-3: the last so many layers of the model have lighter_zero() instead.
+  int lighter_layers = 0;
   ir::ActivationTransfer transfer = ir::ActivationTransfer::leader_broadcast;
   bool overlap = false;  ///< Gradients synchronize during the backward pass.
   /// With overlap: parameters that ZeRO-1 or 2 shards are gathered in the next iteration.
@@ -76,7 +78,24 @@ struct Draft {
   auto operator<=>(const Draft&) const = default;
 };
 
-/// Whether its plan may gather parameters in the next iteration: ZeRO-1 or 2, with overlap.
+/// The larger of ZeRO-1 and 2 that the job allows; none: it allows neither.
+std::optional<ir::Zero> lighter_zero(const models::Job& job);
+/// The first of the layers that have it, of `layers`: all if the draft has none.
+int first_lighter(const Draft& draft, int layers);
+
+/// Layers of a chunk that are recomputed, and whose states ZeRO divides, in one way.
+struct DraftPart {
+  int first = 0;
+  int layers = 0;
+  ir::Recompute recompute = ir::Recompute::none;
+  ir::Zero zero;
+};
+/// Of a chunk from layer `first` on, in their order; `layers` are those of the model.
+std::vector<DraftPart> parts_of(const Draft& draft, const DraftChunk& chunk, int first, int layers,
+                                const models::Job& job);
+
+/// Whether its plan may gather parameters in the next iteration: ZeRO-1 or 2 of any layers, with
+/// overlap.
 bool has_gathers(const Draft& draft);
 /// Whether its plan does (parameter_overlap).
 bool gathers_in_passes(const Draft& draft);
@@ -109,8 +128,9 @@ bool shares_experts(const Draft& draft);
 
 /// None of what a draft cannot say: redundancy, reroutes, experts that groups share which differ or
 /// whose parameters ZeRO-3 divides further, sequence parallelism other than Megatron's, stages
-/// without a layer, groups, experts or ZeRO settings that change from segment to segment, shards
-/// that differ within a GPU type or by more than kMostDraftWeight.
+/// without a layer, groups or experts that change from segment to segment, ZeRO settings that do
+/// other than from ZeRO-3 to lighter_zero(), shards that differ within a GPU type or by more than
+/// kMostDraftWeight.
 std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input);
 
 /// What the second does otherwise, in words: "8 stages instead of 5, ZeRO-1 instead of ZeRO-0".

@@ -110,7 +110,8 @@ bool DraftMoves::settle(Draft& draft) const {
 bool DraftMoves::settle(Draft& draft, const Draft& before) const {
   experts_.keep(draft);
   if (!may_weigh_states(draft)) draft.state_weights.clear();
-  const bool alike = draft.zero == before.zero && draft.state_weights == before.state_weights &&
+  const bool alike = draft.zero == before.zero && draft.lighter_layers == before.lighter_layers &&
+                     draft.state_weights == before.state_weights &&
                      draft.schedule == before.schedule &&
                      draft.virtual_stages == before.virtual_stages;
   if (!alike) return settle(draft);
@@ -671,6 +672,7 @@ bool DraftMoves::change_zero(Draft& draft, Rng& rng) const {
   const int stage = any_of(stages, rng);
   if (stage == draft.zero.stage) return false;
   draft.zero = {stage, 0};
+  draft.lighter_layers = 0;
   return true;
 }
 

@@ -10,8 +10,10 @@ extern const PlannerEntry kOrrery;
 const PlannerEntry kOrrery = planner_entry<SearchPlanner<OrrerySearch, OrrerySettings>>(
     "orrery", "this project",
     "pipelines of any stages, tensor-parallel groups of any width, layers, batches and "
-    "recomputation of each, groups that share experts, schedule, ZeRO, overlap, devices left out: "
-    "by moves from seeds, each step judged by the evaluator",
+    "recomputation of each, groups that share experts, schedule, ZeRO (stage 3 of as many layers "
+    "as "
+    "memory asks for), overlap, devices left out: by moves from seeds, each step judged by the "
+    "evaluator",
     "what the evaluator does not see; Ulysses and ring attention, stages of the embedding or the "
     "head alone",
     /*estimate=*/nullptr, /*takes_lengths=*/false, /*draws=*/true, /*keeps_near=*/true,

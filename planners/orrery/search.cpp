@@ -120,8 +120,8 @@ void describe(config::Visitor& v, OrrerySettings& s) {
       "budget", s.budget,
       "Simulations, beside those of planners that give seeds; a smaller work budget wins. A larger "
       "one goes on where a smaller one ends. 0: 280, 120 for more than 48 devices, 40 for more "
-      "than 960. After 40, 120, 280, 600, ... up to five more try other ways to send the "
-      "gradients and activations of the best plan.");
+      "than 960. After 40, 120, 280, 600, ... up to six more try fewer layers under ZeRO-3 and "
+      "other ways to send the gradients and activations of the best plan.");
   v.optional("seeds", s.seeds,
              "Where the search begins. own: drafts by counts of GPU types; quick: and plans of the "
              "planners that take well under a second, on up to 96 devices; all: and the best plan "
@@ -566,6 +566,7 @@ void OrrerySearch::climb() {
   for (int last = cycle().number; !over() && idle < 100;) {
     if (const int now = cycle().number; now != last) {
       wait();
+      lighten();
       vary_transfers();
       last = now;
       apart = now >= kFirstApart;
@@ -602,6 +603,49 @@ void OrrerySearch::climb() {
   }
   wait();
   fill_elite(judged_.size());
+}
+
+int OrrerySearch::most_lighter(Draft draft) const {
+  int most = draft.lighter_layers, fewest_too_many = costs_.layers() + 1;
+  while (most + 1 < fewest_too_many) {
+    draft.lighter_layers = (most + fewest_too_many) / 2;
+    if (costs_.view(draft).seconds < kNever) {
+      most = draft.lighter_layers;
+    } else {
+      fewest_too_many = draft.lighter_layers;
+    }
+  }
+  return most;
+}
+
+void OrrerySearch::lighten() {
+  if (elite_.empty() || weight_[index_of(MoveKind::zero)] == 0 || !lighter_zero(input_.job)) return;
+  std::optional<Child> chosen;
+  int parent = -1;
+  for (const int index : elite_) {
+    const Judged& of = judged_[index];
+    if (!of.draft || of.preview == kNever || of.draft->zero != ir::Zero{3, 0}) continue;
+    const int most = most_lighter(*of.draft);
+    if (most == of.draft->lighter_layers) continue;
+    for (const bool overlap : {false, true}) {
+      Child child{0, *of.draft, {}, {MoveKind::zero}};
+      child.draft.lighter_layers = most % costs_.layers();
+      if (most == costs_.layers()) child.draft.zero = *lighter_zero(input_.job);
+      if (child.draft.overlap != overlap) switch_overlap(child.draft, limits_.gathers);
+      child.view = costs_.view(child.draft);
+      ++priced_;
+      if (child.view.seconds == kNever || seen_.contains(child.draft)) continue;
+      child.predicted = of.value * child.view.seconds / of.preview;
+      if (chosen && chosen->predicted <= child.predicted) continue;
+      chosen = std::move(child);
+      parent = index;
+    }
+  }
+  if (!chosen || chosen->predicted > kPromising * judged_[elite_.front()].value) return;
+  ++extra_;
+  if (over()) return;
+  judge(std::move(*chosen), parent);
+  wait();
 }
 
 void OrrerySearch::vary_transfers() {
@@ -896,6 +940,7 @@ PlannerResult OrrerySearch::run() {
     }
     climb();
   }
+  lighten();
   vary_transfers();
   if (input_.near) approach();
   return finish();

@@ -152,6 +152,11 @@ class OrrerySearch {
   /// and with activations sent the other way: of that the price sees little or nothing, so that
   /// walks leave it as it is.
   void vary_transfers();
+  /// Of the elite under ZeRO-3 the plan that promises most with as many layers as memory has room
+  /// for under ZeRO-1 or 2, whose parameters no pass gathers.
+  void lighten();
+  /// The most Draft::lighter_layers with which the draft fits.
+  int most_lighter(Draft draft) const;
   /// Bytes of state that a switch from PlannerInput::near to the plan moves.
   double moved(int index);
   /// The judged plan that moves least among those within the share of the best.

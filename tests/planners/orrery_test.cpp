@@ -433,6 +433,39 @@ TEST(Orrery, WeighsShardsWhereMemoryForbidsEvenOnes) {
   EXPECT_GE(weights.size(), 2u);
 }
 
+/// Of as few samples as GPUs a replica on each GPU is best, which has room for some of the
+/// parameters whole.
+TEST(Orrery, GathersNoMoreLayersThanMemoryAsksFor) {
+  const auto make = [] {
+    ir::ModelShape shape = small_model(12);
+    shape.vocabulary = 1000;
+    auto world =
+        std::make_unique<World>(make_cluster({{"X", 100, 2, 4, 400, 1}}, 5), shape, 4, 4096);
+    everything(world->job);
+    world->job.allowed.max_tensor_parallel = 1;
+    world->job.allowed.recompute = {ir::Recompute::full};
+    world->job.allowed.schedules = {ir::ScheduleKind::one_f_one_b};
+    return world;
+  };
+  const std::string wrong = simulated(make, [](const PlannerInput& input) -> std::string {
+    const PlannerResult result = run_planner("orrery", input, {{"seeds", "own"}});
+    if (plan_of(result) == nullptr) return "no plan";
+    const std::optional<Draft> draft = draft_of(*plan_of(result), input);
+    if (!draft || draft->zero.stage != 3) return "not under ZeRO-3";
+    if (draft->lighter_layers == 0) return "all layers under ZeRO-3";
+    Draft whole = *draft, lighter = *draft;
+    whole.lighter_layers = 0;
+    ++lighter.lighter_layers;
+    const auto seconds = [&](const Draft& of) {
+      return input.evaluator.evaluate(plan_of(of, input)).iteration_time.value;
+    };
+    if (seconds(whole) <= seconds(*draft)) return "no faster than with all layers under ZeRO-3";
+    if (input.evaluator.evaluate(plan_of(lighter, input)).memory.fits()) return "a layer too few";
+    return "";
+  });
+  EXPECT_EQ(wrong, "");
+}
+
 TEST(Orrery, FindsWhatOthersFindAndMore) {
   int faster = 0;
   for (std::uint64_t number = 0; number < 6; ++number) {
@@ -820,15 +853,40 @@ TEST(OrreryDraft, SaysShardsThatDifferByGpuType) {
   EXPECT_FALSE(draft_of(plan, alike.input())) << "within a type";
 }
 
+TEST(OrreryDraft, SaysWhichLayersHaveALighterStageOfZero) {
+  World world(make_cluster({{"X", 300, 80, 2, 200, 1}}, 5), small_model(4), 8, 1024);
+  everything(world.job);
+  Draft draft = two_replicas({}, 3);
+  draft.lighter_layers = 1;
+  ir::Plan plan = plan_of(draft, world.input());
+  EXPECT_EQ(world.defects(plan), "");
+  for (ir::Pipeline& pipeline : plan.pipelines) {
+    std::vector<ir::Segment>& segments = pipeline.stages[0].segments;
+    ASSERT_EQ(segments.size(), 2u);
+    EXPECT_EQ(segments[0].zero.stage, 3);
+    EXPECT_EQ(segments[1].zero.stage, 2);
+    EXPECT_EQ(segments[1].first_block, BlockId{4});
+    std::swap(segments[0].zero, segments[1].zero);
+  }
+  EXPECT_FALSE(draft_of(plan, world.input())) << "the other way around";
+  EXPECT_EQ(draft_of(plan_of(draft, world.input()), world.input()), draft);
+  EXPECT_EQ(differences(two_replicas({}, 3), draft), "ZeRO-3 of all but 1 layer instead of ZeRO-3");
+  world.job.allowed.zero_stages = {0, 1, 3};
+  EXPECT_EQ(lighter_zero(world.job), (ir::Zero{1, 0}));
+  world.job.allowed.zero_stages = {0, 3};
+  EXPECT_FALSE(lighter_zero(world.job));
+}
+
 TEST(OrreryCosts, PriceUnevenShards) {
-  for (const int zero : {1, 2, 3}) {
+  for (const auto& [zero, lighter] : {std::pair{1, 0}, {2, 0}, {3, 0}, {3, 3}}) {
     for (const std::vector<int>& weights : {std::vector<int>{}, {3, 1}}) {
       const sim::ForkResult ratio = sim::run_forked([&] {
         World world(make_cluster({{"X", 300, 80, 1, 200, 1}, {"Y", 300, 80, 1, 200, 1}}, 0.5),
                     small_model(4), 8, 1024);
         everything(world.job);
         const PlannerInput input = world.input();
-        const Draft draft = two_replicas(weights, zero);
+        Draft draft = two_replicas(weights, zero);
+        draft.lighter_layers = lighter;
         sim::IterationSimulator simulator(world.cluster, world.topology, false);
         const sim::SimulatorEvaluator evaluator(simulator, world.workload, world.job,
                                                 world.profile);
@@ -838,7 +896,7 @@ TEST(OrreryCosts, PriceUnevenShards) {
       });
       ASSERT_TRUE(std::holds_alternative<std::string>(ratio));
       EXPECT_NEAR(std::stod(std::get<std::string>(ratio)), 1, 0.05)
-          << "ZeRO-" << zero << (weights.empty() ? "" : ", uneven");
+          << "ZeRO-" << zero << (weights.empty() ? "" : ", uneven") << ", lighter " << lighter;
     }
   }
 }
