@@ -142,8 +142,8 @@ void describe(config::Visitor& v, OrrerySettings& s) {
       "that are alike, whose stages may have unequal layers, 1F1B, ZeRO-1 at most, one kind of "
       "recomputation, ranks of a node in one run, so that orrery export can write it; flagscale: "
       "as megatron, but with a degree for each run of stages of one GPU type, and no virtual "
-      "stages, nor groups that share experts; executor: Orrery's own (Megatron's sequence "
-      "parallelism alone, no ZeRO-3 with tied embeddings).");
+      "stages; executor: Orrery's own (Megatron's sequence parallelism alone, no ZeRO-3 with tied "
+      "embeddings).");
   v.optional("objective", s.objective,
              "time of an iteration, dollars for it, or energy (what the boards of the GPUs may "
              "draw, so an upper bound): GPUs that a plan leaves out cost and draw nothing. "
@@ -173,9 +173,9 @@ OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& sett
   limits_.uniform =
       settings.target == OrreryTarget::megatron || settings.target == OrreryTarget::flagscale;
   limits_.mixed_stages = !limits_.uniform;
-  limits_.experts =
-      settings.target != OrreryTarget::flagscale && input.workload.shape.experts > 0 &&
-      settings.allowed == OrreryAllowed::everything && settings.without != OrreryWithout::experts;
+  limits_.experts = input.workload.shape.experts > 0 &&
+                    settings.allowed == OrreryAllowed::everything &&
+                    settings.without != OrreryWithout::experts;
   if (settings.without != OrreryWithout::nothing) {
     weight_[static_cast<int>(settings.without) - 1] = 0;
   }

@@ -13,6 +13,8 @@
 #include <utility>
 #include <variant>
 
+#include "models/base/rng.h"
+#include "models/base/units.h"
 #include "models/check/trainer.h"
 #include "models/check/validate.h"
 #include "models/cost/mfu.h"
@@ -393,19 +395,20 @@ TEST(Orrery, HoldsUnlikeNumbersOfExpertsOnUnlikeGpus) {
   EXPECT_LT(unlike, 0.9 * even) << found;
 }
 
-TEST(Orrery, SharesExpertsAsMegatronDoes) {
+TEST(Orrery, SharesExpertsAsTrainersDo) {
   World world(make_cluster({{"X", 100, 6, 4, 100, 2}}, 5), moe_model(2, 32, 4096), 16, 512);
   world.job.allowed.max_tensor_parallel = 1;
   world.job.allowed.zero_stages = {0};
-  const PlannerResult result = run_planner("orrery", world.input(), {{"target", "megatron"}});
-  ASSERT_NE(plan_of(result), nullptr);
-  EXPECT_GE(most_shared(*plan_of(result)), 2);
-  const auto terms = models::in_terms_of(models::Trainer::megatron, *plan_of(result), world.cluster,
-                                         world.workload);
-  ASSERT_TRUE(std::holds_alternative<models::TrainerPlan>(terms));
-  EXPECT_EQ(std::get<models::TrainerPlan>(terms).expert_parallel, most_shared(*plan_of(result)));
-  const PlannerResult flagscale = run_planner("orrery", world.input(), {{"target", "flagscale"}});
-  EXPECT_EQ(plan_of(flagscale), nullptr);
+  for (const auto& [target, trainer] : {std::pair{"megatron", models::Trainer::megatron},
+                                        {"flagscale", models::Trainer::flagscale}}) {
+    const PlannerResult result = run_planner("orrery", world.input(), {{"target", target}});
+    ASSERT_NE(plan_of(result), nullptr) << target;
+    EXPECT_GE(most_shared(*plan_of(result)), 2) << target;
+    const auto terms =
+        models::in_terms_of(trainer, *plan_of(result), world.cluster, world.workload);
+    ASSERT_TRUE(std::holds_alternative<models::TrainerPlan>(terms)) << target;
+    EXPECT_EQ(std::get<models::TrainerPlan>(terms).expert_parallel, most_shared(*plan_of(result)));
+  }
 }
 
 /// With even shards no plan of two layers fits: whoever holds one with GPUs of the other type needs
