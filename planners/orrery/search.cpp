@@ -560,6 +560,7 @@ int OrrerySearch::pick_parent() {
 }
 
 void OrrerySearch::climb() {
+  const MoveLimits all = limits_;
   int idle = 0;
   const std::size_t seeds = judged_.size();
   bool apart = false;
@@ -571,11 +572,18 @@ void OrrerySearch::climb() {
       last = now;
       apart = now >= kFirstApart;
       if (apart) fill_elite(seeds);
+      // Chunks that the best plan so far does without are left out, so that the rest is tried more.
+      limits_ = all;
+      if (apart && best_ >= 0 && judged_[best_].draft &&
+          judged_[best_].draft->virtual_stages == 1) {
+        limits_.chunks = limits_.gathers = false;
+      }
     }
     if (apart && cycle().done > kApart) {
       wait();
       fill_elite(judged_.size());
       apart = false;
+      limits_ = all;
     }
     if (elite_.empty()) break;
     if (objective_ == OrreryObjective::time &&
@@ -603,6 +611,7 @@ void OrrerySearch::climb() {
   }
   wait();
   fill_elite(judged_.size());
+  limits_ = all;
 }
 
 int OrrerySearch::most_lighter(Draft draft) const {
