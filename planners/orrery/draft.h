@@ -128,9 +128,9 @@ bool shares_experts(const Draft& draft);
 
 /// None of what a draft cannot say: redundancy, reroutes, experts that groups share which differ or
 /// whose parameters ZeRO-3 divides further, sequence parallelism other than Megatron's, stages
-/// without a layer, groups or experts that change from segment to segment, ZeRO settings that do
-/// other than from ZeRO-3 to lighter_zero(), shards that differ within a GPU type or by more than
-/// kMostDraftWeight.
+/// without a layer, groups or experts that change from segment to segment, ZeRO settings that
+/// change other than once, from ZeRO-3 to lighter_zero(), shards that differ within a GPU type or
+/// by more than kMostDraftWeight.
 std::optional<Draft> draft_of(const ir::Plan& plan, const PlannerInput& input);
 
 /// What the second does otherwise, in words: "8 stages instead of 5, ZeRO-1 instead of ZeRO-0".

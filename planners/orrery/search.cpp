@@ -638,8 +638,11 @@ void OrrerySearch::lighten() {
     if (most == of.draft->lighter_layers) continue;
     for (const bool overlap : {false, true}) {
       Child child{0, *of.draft, {}, {MoveKind::zero}};
-      child.draft.lighter_layers = most % costs_.layers();
-      if (most == costs_.layers()) child.draft.zero = *lighter_zero(input_.job);
+      child.draft.lighter_layers = most;
+      if (most == costs_.layers()) {
+        child.draft.zero = *lighter_zero(input_.job);
+        child.draft.lighter_layers = 0;
+      }
       if (child.draft.overlap != overlap) switch_overlap(child.draft, limits_.gathers);
       child.view = costs_.view(child.draft);
       ++priced_;

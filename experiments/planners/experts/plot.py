@@ -23,8 +23,11 @@ class Case:
                              if row["planner"] != OWN and (time := seconds(row)))
         own = {"without=experts" in row["planner_options"]: row
                for row in rows if row["planner"] == OWN}
-        self.unshared, self.shared = (seconds(own[without]) for without in (True, False))
-        self.bound = lower_bound(folder, own[False])
+        self.unshared, self.shared = (seconds(own.get(without)) for without in (True, False))
+        self.bound = lower_bound(folder, own[False]) if self.shared else None
+
+    def is_complete(self):
+        return bool(self.others and self.unshared and self.shared)
 
     def cells(self):
         best, planner = self.others[0]
@@ -56,8 +59,9 @@ def draw(cases, out):
 def main():
     arguments = style.arguments()
     rows = style.read(arguments.runs)
-    cases = [Case([row for row in rows if row["case"] == name], Path(arguments.runs).parent)
-             for name in dict.fromkeys(row["case"] for row in rows)]
+    cases = [case for name in dict.fromkeys(row["case"] for row in rows)
+             if (case := Case([row for row in rows if row["case"] == name],
+                              Path(arguments.runs).parent)).is_complete()]
     Path(arguments.out).mkdir(parents=True, exist_ok=True)
     head = ["cluster, model", "best of the others", "Orrery, no shared experts", "difference",
             "Orrery", "difference", "over the bound"]
