@@ -24,6 +24,11 @@ def variant(row):
     return WHOLE if options["seeds"] == "own" else "and quick planners' plans"
 
 
+def percent(ratio):
+    """Of change, signed, with one digit, and never -0.0."""
+    return f"{round(100 * (ratio - 1), 1) + 0:+.1f} %"
+
+
 class Ablation:
     def __init__(self, runs):
         self.times = {}  # (case, variant) -> seconds by seed
@@ -54,11 +59,11 @@ class Ablation:
             cells = []
             for case in self.cases:
                 times = self.times[case, name]
-                change = 100 * (statistics.mean(self.over(case, name)) - 1)
+                change = percent(statistics.mean(self.over(case, name)))
                 spread = f"{min(times):.4g} to {max(times):.4g} s"
                 cells.append(f"{statistics.mean(times):.4g} s" if name == WHOLE
-                             else f"{change:+.1f} %" + f" ({spread})")
-            rows.append([name, *cells, "" if name == WHOLE else f"{100 * (self.mean(name) - 1):+.1f} %"])
+                             else f"{change} ({spread})")
+            rows.append([name, *cells, "" if name == WHOLE else percent(self.mean(name))])
         return style.markdown(head, rows)
 
 

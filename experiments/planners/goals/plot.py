@@ -73,6 +73,7 @@ def draw(clusters, out):
                           textcoords="offset points", xytext=(0, -9), fontsize=6,
                           ha="left" if row is fastest else "right")
         axes.axhline(1, color="#000000", linewidth=0.5)
+        axes.margins(y=0.15)
         axes.set_title(f"{cluster},\n{fastest['model']}", fontsize=7)
         axes.set_xlabel("Iteration time over\nthe fastest plan's")
         axes.grid()
