@@ -87,6 +87,17 @@ double device_parameters(const Block& block, int tensor_parallel, const ExpertPa
   return sharded_parameters(block, tensor_parallel, experts, ir::Zero{}, 1);
 }
 
+double tied_parameters(const Workload& workload, BlockId first, BlockId last, int tensor_parallel) {
+  if (!workload.shape.tied_embeddings || first.value != 0 || last.value + 1 != workload.size()) {
+    return 0;
+  }
+  Block matrix;
+  for (const Parameter& parameter : workload.blocks.front().parameters) {
+    if (parameter.split_length == workload.shape.vocabulary) matrix.parameters = {parameter};
+  }
+  return device_parameters(matrix, tensor_parallel, 1);
+}
+
 bool is_recomputed(ir::BlockKind kind) {
   return kind != ir::BlockKind::embedding && kind != ir::BlockKind::head;
 }

@@ -35,6 +35,10 @@ double shard_count(const ir::Zero& zero, double replicas);
 double sharded_parameters(const Block& block, int tensor_parallel, const ExpertParts& experts,
                           const ir::Zero& zero, double replicas);
 
+/// Of tied embeddings the elements on one device of the matrix that blocks [first, last] hold once
+/// though both ends of the model use it; 0 where they have not both ends.
+double tied_parameters(const Workload& workload, BlockId first, BlockId last, int tensor_parallel);
+
 /// Recompute concerns layers; embedding and head keep what they need, as the FLOP counts of
 /// [Narayanan et al. 2021, Eq. 3] assume.
 bool is_recomputed(ir::BlockKind kind);

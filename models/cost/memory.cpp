@@ -50,20 +50,6 @@ Kept kept_by(const Block& block, const ir::Group& group, double load) {
   return kept;
 }
 
-/// Head and embedding in one segment share their matrix.
-double shared_parameters(const ir::Segment& segment, const ir::Group& group,
-                         const Workload& workload) {
-  if (!workload.shape.tied_embeddings || segment.first_block.value != 0 ||
-      segment.last_block.value + 1 != workload.size()) {
-    return 0;
-  }
-  Block matrix;
-  for (const Parameter& parameter : workload.blocks.front().parameters) {
-    if (parameter.split_length == workload.shape.vocabulary) matrix.parameters = {parameter};
-  }
-  return device_parameters(matrix, group.tensor_parallel, 1);
-}
-
 struct Counts {
   double whole = 0;
   double sharded = 0;
@@ -78,7 +64,8 @@ Counts count_parameters(const ir::Segment& segment, const ir::Group& group,
     counts.sharded +=
         sharded_parameters(block, group.tensor_parallel, experts, segment.zero, replicas);
   }
-  const double shared = shared_parameters(segment, group, workload);
+  const double shared =
+      tied_parameters(workload, segment.first_block, segment.last_block, group.tensor_parallel);
   counts.whole -= shared;
   counts.sharded -= shared / shard_count(segment.zero, replicas);
   return counts;

@@ -117,20 +117,41 @@ BlockParts part_of(const KernelTimes& times, Pass pass) {
           part_of(pass, times.experts, times.experts_backward, times.experts_backward_weight)};
 }
 
-/// Groups that compute a block: its replicas in the plan, each with its weight over that of
-/// `segment`. A group may have several segments with the same block, one of them for each part of a
-/// backward pass.
-double replicas_of(const ir::Program& program, BlockId block, const ir::SegmentInfo& segment) {
-  if (!segment.zero.shards_optimizer()) return 1;
-  std::vector<std::array<std::int32_t, 4>> groups;
-  for (const ir::SegmentInfo& other : program.segments) {
-    if (block < other.first_block || other.last_block < block) continue;
-    groups.push_back({other.pipeline, other.stage, other.group, other.state_weight});
+/// Pipeline, stage, position in the stage.
+using GroupPlace = std::array<std::int32_t, 3>;
+
+/// Of the groups that have ranks, sorted: a stage that left all its micro-batches to others has
+/// none.
+std::vector<GroupPlace> groups_of(const ir::Program& program) {
+  std::vector<GroupPlace> groups;
+  for (const ir::Rank& rank : program.ranks) {
+    const GroupPlace place{rank.pipeline, rank.stage, rank.group};
+    if (groups.empty() || groups.back() != place) groups.push_back(place);
   }
   std::sort(groups.begin(), groups.end());
-  const auto end = std::unique(groups.begin(), groups.end());
+  return groups;
+}
+
+/// Replicas of a block in the plan, each part of a sequence one, each with its weight over that of
+/// `segment`. A group may have several segments with the same block: one for each part of a
+/// backward pass, and what another pipeline computes for it.
+double replicas_of(const ir::Program& program, BlockId block, const ir::SegmentInfo& segment,
+                   const std::vector<GroupPlace>& groups) {
+  if (!segment.zero.shards_optimizer()) return 1;
+  std::vector<std::pair<GroupPlace, double>> weights;
+  for (const ir::SegmentInfo& other : program.segments) {
+    if (block < other.first_block || other.last_block < block) continue;
+    const GroupPlace place{other.pipeline, other.stage, other.group};
+    if (!std::binary_search(groups.begin(), groups.end(), place)) continue;
+    weights.emplace_back(place, other.sequence_degree * other.state_weight);
+  }
+  // A group's own segments come first.
+  const auto by_place = [](const auto& a, const auto& b) { return a.first < b.first; };
+  std::stable_sort(weights.begin(), weights.end(), by_place);
   double weight = 0;
-  for (auto at = groups.begin(); at != end; ++at) weight += at->back();
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (i == 0 || by_place(weights[i - 1], weights[i])) weight += weights[i].second;
+  }
   return weight / segment.state_weight;
 }
 
@@ -209,6 +230,8 @@ struct Pricer::State {
   BlockWork work_of(const BlockQuery& query) const;
   Seconds pass(int gpu_type, const ir::SegmentInfo& segment, const ir::Op& op) const;
   Seconds joint_pass(const ir::Program& program, const ir::Op& op) const;
+  template <class Counts>
+  double updated_parameters(const ir::Program& program, const ir::Op& op, Counts counts) const;
   Seconds update(int gpu_type, const ir::Program& program, const ir::Op& op) const;
   Seconds host_update(const ir::Program& program, const ir::Op& op, const HostShares& hosts) const;
   Seconds sweep(int gpu_type, double parameters) const;
@@ -483,26 +506,45 @@ std::optional<Seconds> Pricer::State::storage(const ir::Op& op) const {
   return std::nullopt;
 }
 
+/// Elements that an optimizer step updates on one device, of the blocks that `counts`(block, its
+/// segment, shards of its states) says yes to. What both ends of a segment share counts once.
+template <class Counts>
+double Pricer::State::updated_parameters(const ir::Program& program, const ir::Op& op,
+                                         Counts counts) const {
+  std::vector<GroupPlace> groups;  // Once they are needed.
+  double parameters = 0;
+  bool first = false;  // The first block counts.
+  for (const auto& [block, segment] : updated_blocks(program, op)) {
+    if (groups.empty() && segment->zero.shards_optimizer()) groups = groups_of(program);
+    const double replicas = replicas_of(program, block, *segment, groups);
+    const double shards = shard_count(segment->zero, replicas);
+    if (!counts(block, *segment, shards)) continue;
+    parameters += sharded_parameters(workload.block(block), segment->tensor_parallel,
+                                     expert_share(*segment).parts(workload.shape.experts),
+                                     segment->zero, replicas);
+    if (block.value == 0) first = true;
+    if (first && block == segment->last_block) {
+      parameters -=
+          tied_parameters(workload, segment->first_block, block, segment->tensor_parallel) / shards;
+    }
+  }
+  return parameters;
+}
+
 /// Blocks with a measured optimizer take their time, the others are one memory-bound sweep.
 Seconds Pricer::State::update(int gpu_type, const ir::Program& program, const ir::Op& op) const {
   const double on_device = 1 - program.header.optimizer_offload;
   Seconds time;
-  double parameters = 0;
-  for (const auto& [block, segment] : updated_blocks(program, op)) {
+  const auto is_swept = [&](BlockId block, const ir::SegmentInfo& segment, double shards) {
     BlockQuery query;
     query.gpu_type = gpu_type;
     query.block = block;
-    query.tensor_parallel = segment->tensor_parallel;
-    const double replicas = replicas_of(program, block, *segment);
-    if (const auto profiled = measured(query, Pass::optimizer)) {
-      time += on_device * *profiled / shard_count(segment->zero, replicas);
-    } else {
-      parameters += sharded_parameters(workload.block(block), segment->tensor_parallel,
-                                       expert_share(*segment).parts(workload.shape.experts),
-                                       segment->zero, replicas);
-    }
-  }
-  parameters *= on_device;
+    query.tensor_parallel = segment.tensor_parallel;
+    const auto profiled = measured(query, Pass::optimizer);
+    if (profiled) time += on_device * *profiled / shards;
+    return !profiled;
+  };
+  const double parameters = on_device * updated_parameters(program, op, is_swept);
   if (parameters > 0) time += sweep(gpu_type, parameters);
   return time + overhead(gpu(gpu_type), Pass::optimizer);
 }
@@ -510,14 +552,9 @@ Seconds Pricer::State::update(int gpu_type, const ir::Program& program, const ir
 /// The part of an optimizer step that the CPU computes, of the rank's slowest device.
 Seconds Pricer::State::host_update(const ir::Program& program, const ir::Op& op,
                                    const HostShares& hosts) const {
-  double parameters = 0;
-  for (const auto& [block, segment] : updated_blocks(program, op)) {
-    const double replicas = replicas_of(program, block, *segment);
-    parameters += sharded_parameters(workload.block(block), segment->tensor_parallel,
-                                     expert_share(*segment).parts(workload.shape.experts),
-                                     segment->zero, replicas);
-  }
-  parameters *= program.header.optimizer_offload;
+  const double parameters =
+      program.header.optimizer_offload *
+      updated_parameters(program, op, [](BlockId, const ir::SegmentInfo&, double) { return true; });
   Seconds slowest;
   for (const DeviceId device : program.rank_of(op).devices) {
     slowest = std::max(slowest, host_step(hosts.of(device), parameters, job.state_bytes));

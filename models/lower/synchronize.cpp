@@ -539,6 +539,10 @@ class Synchronizer {
             sharded_parameters(context_.workload.block({b}), segment.groups[g].tensor_parallel,
                                experts, segment.zero, replicas / segment.groups[g].state_weight);
       }
+      updated -= tied_parameters(context_.workload, segment.first_block, segment.last_block,
+                                 segment.groups[g].tensor_parallel) /
+                 shard_count(segment.zero, context_.replicas.weight(segment.first_block) /
+                                               segment.groups[g].state_weight);
       for (const RankId rank : element.ranks[g]) {
         states[rank.index()] += Bytes{updated * context_.job.state_bytes.total()};
         auto& resident = builder_.program.resident[rank.index()];
