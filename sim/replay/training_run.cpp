@@ -127,6 +127,7 @@ void TrainingRun::begin(Instant until, std::optional<Instant> stop) {
   activity_ = Activity::iteration;
   start_ = now_;
   end_ = now_ + run_duration_;
+  whole_ = run_duration_;
 }
 
 bool TrainingRun::begin_checkpoint() {
@@ -243,8 +244,7 @@ void TrainingRun::retime(Nanoseconds iteration, CheckpointSchedule checkpoints) 
   if (in_activity) now_ = start_;
   ledger_.close_run(now_);
   if (activity_ == Activity::iteration && start_ < now) {
-    const double whole = static_cast<double>((end_ - start_).count);
-    const double left = static_cast<double>((end_ - now).count) / whole;
+    const double left = static_cast<double>((end_ - now).count) / static_cast<double>(whole_.count);
     const std::int64_t rest = std::llround(left * static_cast<double>(next.count));
     end_ = now + Nanoseconds{rest};
     retimed_ = true;
@@ -254,6 +254,7 @@ void TrainingRun::retime(Nanoseconds iteration, CheckpointSchedule checkpoints) 
     retimed_ = false;
     open_run(next);
   }
+  whole_ = next;
   now_ = now;
 }
 

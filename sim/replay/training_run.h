@@ -91,7 +91,8 @@ class TrainingRun {
   std::map<std::uint32_t, Nanoseconds> background_times_;  ///< Its answers.
   Nanoseconds run_duration_;                               ///< Of the iterations of the open run.
   Activity activity_ = Activity::none;
-  Instant start_, end_;   ///< Of the activity.
+  Instant start_, end_;  ///< Of the activity.
+  Nanoseconds whole_;  ///< What the iteration in flight would take from end to end as it goes now.
   Instant stall_start_;   ///< Of a checkpoint: when it stops waiting for the one before.
   Level checkpoint_;      ///< In progress.
   std::size_t due_;       ///< Levels before it are done with at this iteration.
