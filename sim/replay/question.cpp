@@ -86,6 +86,7 @@ std::string iteration_context(const std::string& transfers, const models::Worklo
   out.put(std::string_view("iterations"));
   out.put(std::string_view(transfers));
   out.put(std::string_view(workload.hash));
+  out.put(std::string_view(workload.shape.name));  // Entries of a profile may name a model.
   out.put(std::string_view(config::dump(job)));
   out.put(std::string_view(config::dump(options)));
   return content_digest(out.bytes());
