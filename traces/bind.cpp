@@ -154,15 +154,21 @@ class Binder {
     if (scope.kind == Kind::node) scope.node = target_[scope.node];
     if (scope.kind == Kind::link) return check_link(scope.link);
     if (scope.kind != Kind::devices) return true;
-    for (DeviceId& device : scope.devices) {
+    std::vector<DeviceId> devices;
+    for (const DeviceId device : scope.devices) {
       const NodeId node = from_.node_of(device);
       const NodeId target = target_[node];
+      if (from_.gpus(node) == 1) {  // Stands for the whole node.
+        for (const DeviceId all : to_.devices_of(target)) devices.push_back(all);
+        continue;
+      }
       const int position = from_.position(device);
       ORRERY_CHECK(position < to_.gpus(target), "device {} of a node of {}", position,
                    to_.gpus(target));
-      device = {to_.first(target).value + position};
+      devices.push_back({to_.first(target).value + position});
     }
-    std::sort(scope.devices.begin(), scope.devices.end());
+    std::sort(devices.begin(), devices.end());
+    scope.devices = std::move(devices);
     return true;
   }
 
@@ -237,10 +243,12 @@ Trace combine(const std::vector<Trace>& traces) {
       out.nodes.push_back(std::move(node));
     }
   }
+  sort_events(out);
+  const std::vector<NodeId> absent = absent_at_start(out);
   std::erase_if(out.events, [&](const ClusterEvent& event) {
     return event.time.nanoseconds > out.horizon.count;
   });
-  sort_events(out);
+  keep_absent(absent, out);
   return out;
 }
 

@@ -38,6 +38,7 @@ std::vector<Trace> split(const Trace& trace, const models::Cluster& cluster,
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (const DeviceId device : parts[i]) owner[device] = i;
   }
+  const std::vector<NodeId> absent = absent_at_start(trace);
   const Rng draws(trace.seed);
   std::vector<Trace> split(parts.size(), trace);
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -50,6 +51,17 @@ std::vector<Trace> split(const Trace& trace, const models::Cluster& cluster,
     for (const DeviceId device : owner.ids()) {
       if (owner[device] != i) others.scope.devices.push_back(device);
     }
+    // Of a node that others have a part of, this is the first event.
+    for (const NodeId node : absent) {
+      std::vector<DeviceId> own;
+      for (const DeviceId device : cluster.devices_of(node)) {
+        if (owner[device] == i) own.push_back(device);
+      }
+      if (own.size() < cluster.devices_of(node).size()) {
+        others.scope.devices.insert(others.scope.devices.end(), own.begin(), own.end());
+      }
+    }
+    std::sort(others.scope.devices.begin(), others.scope.devices.end());
     if (!others.scope.devices.empty()) events.push_back(std::move(others));
     for (const ir::ClusterEvent& event : trace.events) {
       const bool of_job = event.scope.kind == ir::EventScope::Kind::job;

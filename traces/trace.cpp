@@ -42,6 +42,21 @@ std::vector<NodeId> absent_at_start(const Trace& trace) {
   return absent.list();
 }
 
+void keep_absent(const std::vector<NodeId>& absent, Trace& trace) {
+  sort_events(trace);
+  const std::vector<NodeId> shown = absent_at_start(trace);
+  for (const NodeId node : absent) {
+    if (std::binary_search(shown.begin(), shown.end(), node)) continue;
+    ir::ClusterEvent leave;
+    leave.kind = ir::EventKind::leave;
+    leave.scope.kind = ir::EventScope::Kind::node;
+    leave.scope.node = node;
+    leave.cause = "absent";
+    trace.events.push_back(std::move(leave));
+  }
+  sort_events(trace);
+}
+
 void sort_events(Trace& trace) {
   std::stable_sort(trace.events.begin(), trace.events.end(),
                    [](const ir::ClusterEvent& a, const ir::ClusterEvent& b) {

@@ -62,7 +62,11 @@ struct Trace {
 /// which devices are present: slow, restore and degrade may come before.
 std::vector<NodeId> absent_at_start(const Trace& trace);
 
-/// The same event by event, in trace order, for traces that are not kept.
+/// After events were left out: nodes of `absent`, which are absent at the start, that no event
+/// shows to be so leave at time 0. Sorts the events.
+void keep_absent(const std::vector<NodeId>& absent, Trace& trace);
+
+/// As absent_at_start(), event by event, in trace order, for traces that are not kept.
 class AbsentNodes {
  public:
   AbsentNodes() = default;

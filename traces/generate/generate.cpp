@@ -135,7 +135,7 @@ class Generator {
       queue_.pop();
       carry_out(next);
     }
-    sort_events(trace_);
+    keep_absent(absent_, trace_);
     return std::move(trace_);
   }
 
@@ -212,6 +212,7 @@ class Generator {
     const SpotNodes drawn = draw_spot(type, nodes, horizon_, stream("spot " + gpu_type));
     std::map<NodeId, Instant> since;
     for (const NodeId node : drawn.absent) victims_.set_away(node, true);
+    absent_.insert(absent_.end(), drawn.absent.begin(), drawn.absent.end());
     for (const SpotChange& change : drawn.changes) {
       Plan next;
       next.at = change.at;
@@ -432,6 +433,7 @@ class Generator {
   std::int64_t order_ = 0;
   std::int64_t last_failure_ = 0;
   Trace trace_;
+  std::vector<NodeId> absent_;  ///< Spot nodes, at time 0.
 };
 
 /// A bound of the mean number of events, with those that find no victim. An event that lists so

@@ -45,10 +45,11 @@ class Slots {
           {fmt::format("{}{}", options.prefix, slot), options.gpu_type, options.gpus_per_node});
     }
     out.events = std::move(events_);
+    const std::vector<NodeId> absent = absent_at_start(out);
     std::erase_if(out.events, [&](const ir::ClusterEvent& event) {
       return event.time.nanoseconds > out.horizon.count;
     });
-    sort_events(out);
+    keep_absent(absent, out);
     return out;
   }
 
