@@ -16,6 +16,9 @@
 namespace orrery::models {
 namespace {
 
+/// Of a link that no route crosses; links have a bandwidth.
+constexpr BytesPerSecond kUnused{1};
+
 const LinkClass& class_of(const Cluster& cluster, const std::string& name) {
   const auto found = cluster.links.find(name);
   ORRERY_CHECK(found != cluster.links.end(), "cluster '{}' has no link class '{}'", cluster.name,
@@ -317,7 +320,9 @@ class Topology::Builder {
       } else if (limited) {
         bandwidth = bandwidth / oversubscription;
       }
-      add_duplex({"", bandwidth, latency, !limited});
+      // Nodes may have fewer NICs than rails. No route crosses the uplink of a switch without any.
+      const bool unused = bandwidth.value == 0;
+      add_duplex({"", unused ? kUnused : bandwidth, latency, !limited || unused});
     }
     return true;
   }
