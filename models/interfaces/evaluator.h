@@ -65,6 +65,9 @@ class Evaluator {
   virtual ~Evaluator() = default;
   virtual Evaluation evaluate(const ir::Plan& plan) const = 0;
   virtual std::string name() const = 0;
+  /// Whether times are those of the undisturbed simulator or longer, so that what is proven of it
+  /// (lower bounds) holds: not those of closed forms, nor drawn ones.
+  virtual bool is_undisturbed() const { return false; }
 
   /// An evaluation under way.
   class Pending {

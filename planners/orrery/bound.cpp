@@ -58,7 +58,8 @@ class BoundOf {
     // One expert on each group has the longest products and the fewest weights to read: no other
     // even division of the experts takes less time on a device.
     const int experts = std::max(1, input_.workload.shape.experts);
-    const int most = input_.job.allowed.max_micro_batch_size;
+    const int most = static_cast<int>(
+        std::min<std::int64_t>(input_.job.allowed.max_micro_batch_size, input_.job.global_batch));
     shape.expert_parallel = experts;
     for (const int degree : degrees()) {
       shape.tensor_parallel = degree;

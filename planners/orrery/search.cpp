@@ -165,6 +165,7 @@ OrrerySearch::OrrerySearch(const PlannerInput& input, const OrrerySettings& sett
       moves_(input, costs_, balance_, limits_),
       rng_(input.seed),
       bound_(lower_bound(input, costs_.stage_costs())),
+      bounded_(input.evaluator.is_undisturbed()),
       weight_(std::begin(kFirstWeights), std::end(kFirstWeights)) {
   limits_.chunks = settings.allowed == OrreryAllowed::everything;
   limits_.gathers = limits_.chunks && input.devices.size() <= kMostForGathers;
@@ -235,7 +236,7 @@ std::vector<OrreryObjective> OrrerySearch::others() const {
 
 void OrrerySearch::tell() const {
   if (input_.progress == nullptr) return;
-  input_.progress->bound = bound_.seconds.value;
+  input_.progress->bound = bounded_ ? bound_.seconds.value : 0;
   input_.progress->work = report_.work;
   input_.progress->budget = budget();
   if (best_ >= 0) input_.progress->best = judged_[best_].seconds;
@@ -585,8 +586,9 @@ void OrrerySearch::climb() {
       apart = false;
       limits_ = all;
     }
+    if (elite_.empty()) wait();  // for what is under way
     if (elite_.empty()) break;
-    if (objective_ == OrreryObjective::time &&
+    if (bounded_ && objective_ == OrreryObjective::time &&
         judged_[elite_.front()].seconds <= bound_.seconds.value * (1 + 1e-6)) {
       break;
     }
@@ -879,9 +881,11 @@ PlannerResult OrrerySearch::finish() {
   }
   report_.next_steps = next_steps(best);
   if (settings_.objective == OrreryObjective::frontier) report_.frontier = frontier();
-  report_.notes.push_back(fmt::format(
-      "lower bound {:.4g} s ({}): no plan of the job is faster; this one is {:.1f} % above it",
-      bound_.seconds.value, bound_.what, 100 * (best.seconds / bound_.seconds.value - 1)));
+  if (bounded_) {
+    report_.notes.push_back(fmt::format(
+        "lower bound {:.4g} s ({}): no plan of the job is faster; this one is {:.1f} % above it",
+        bound_.seconds.value, bound_.what, 100 * (best.seconds / bound_.seconds.value - 1)));
+  }
   ir::Plan plan = best.plan;
   sign(plan, "orrery", input_, *report_.estimate, best.evaluation.memory);
   return {std::move(plan), std::move(report_)};

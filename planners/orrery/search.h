@@ -178,6 +178,7 @@ class OrrerySearch {
   DraftMoves moves_;
   Rng rng_;
   LowerBound bound_;
+  bool bounded_;  ///< The bound holds for what judges plans.
   SearchReport report_;
   std::vector<Judged> judged_;
   std::deque<UnderWay> under_way_;  ///< In the order in which they were begun.

@@ -389,7 +389,9 @@ class SeedSearch {
       std::vector<const SetChoice*> sets;
     };
     std::vector<Combination> all;
-    for (int size = 1; size <= input_.job.allowed.max_micro_batch_size; size *= 2) {
+    const std::int64_t largest =
+        std::min<std::int64_t>(input_.job.allowed.max_micro_batch_size, input_.job.global_batch);
+    for (int size = 1; size <= largest; size *= 2) {
       if (input_.job.global_batch % size != 0) break;
       for (const auto& division : divisions) {
         if (canceled(input_)) return;

@@ -31,6 +31,7 @@ class SimulatorEvaluator final : public models::Evaluator {
   models::Evaluation evaluate(const ir::Plan& plan, const std::vector<Straggler>& stragglers,
                               const std::vector<SlowLink>& slow_links) const;
   std::string name() const override { return "simulator"; }
+  bool is_undisturbed() const override { return !options_.noisy(); }
 
   /// Also tells what priced the plan: Pricer::take_recent_entries().
   struct Priced {

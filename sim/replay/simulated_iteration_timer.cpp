@@ -59,6 +59,8 @@ class SimulatedIterationTimer::Impl {
         evaluator_(simulator, workload, job, profile, std::move(options)),
         answers_(cache.answers, std::move(context)) {}
 
+  bool is_undisturbed() const { return evaluator_.is_undisturbed(); }
+
   models::Evaluation evaluate(const ir::Plan& plan, const IterationConditions& conditions) {
     if (recorded_prices_) return evaluate_named(plan, conditions);
     for (auto recent = recent_.begin(); recent != recent_.end(); ++recent) {
@@ -345,6 +347,8 @@ std::unique_ptr<models::Evaluator::Pending> SimulatedIterationTimer::start(
     const ir::Plan& plan) const {
   return impl_->start_evaluation(plan);
 }
+
+bool SimulatedIterationTimer::is_undisturbed() const { return impl_->is_undisturbed(); }
 
 AskedIterations SimulatedIterationTimer::record(const std::function<void()>& ask) const {
   return impl_->record(ask);

@@ -48,6 +48,7 @@ class SimulatedIterationTimer final : public IterationTimer {
                               const IterationConditions& conditions = {}) const;
   /// As evaluate() on healthy devices, to be joined while the timer lives.
   std::unique_ptr<models::Evaluator::Pending> start(const ir::Plan& plan) const;
+  bool is_undisturbed() const;
   CacheCounts counts() const;
   /// What the calls in `ask` asked.
   AskedIterations record(const std::function<void()>& ask) const;
@@ -70,6 +71,7 @@ class CachedEvaluator final : public models::Evaluator {
   models::Evaluation evaluate(const ir::Plan& plan) const override;
   std::unique_ptr<Pending> start(const ir::Plan& plan) const override;
   std::string name() const override { return "simulator"; }
+  bool is_undisturbed() const override { return timer_.is_undisturbed(); }
 
  private:
   const SimulatedIterationTimer& timer_;

@@ -19,7 +19,7 @@ void raise_signals() {
 
 RemoteSimulator::RemoteSimulator(int socket, std::shared_ptr<const Context> context,
                                  const sim::IterationOptions& options, bool for_replay)
-    : context_(std::move(context)), channel_(socket) {
+    : context_(std::move(context)), undisturbed_(!options.noisy()), channel_(socket) {
   ask(kSetUp, pack(context_->cluster(), context_->profile(), context_->workload(), context_->job(),
                    options, for_replay));
 }

@@ -34,12 +34,14 @@ class RemoteSimulator final : public models::Evaluator,
                            const sim::IterationOptions& options) const;
   models::Evaluation evaluate(const ir::Plan& plan) const override;
   std::string name() const override { return "simulator"; }
+  bool is_undisturbed() const override { return undisturbed_; }
   Seconds time(const ir::Plan& plan, const sim::IterationConditions& conditions) const override;
   Nanoseconds time(const std::vector<models::StateTransfer>& transfers,
                    const models::DegradedLinks& links = {}) const override;
 
  private:
   std::shared_ptr<const Context> context_;
+  bool undisturbed_;
   Channel channel_;
   mutable std::shared_ptr<const ir::Program> program_;  ///< That the session has.
   mutable bool broken_ = false;  ///< An answer may still come that nobody waits for.
