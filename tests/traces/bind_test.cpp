@@ -61,6 +61,11 @@ TEST(Bind, ByOrderWithoutTypesAndTheRestNeverChanges) {
   EXPECT_EQ(absent_at_start(trace), std::vector<NodeId>{{1}});
 }
 
+TEST(Bind, TheDeviceOfAOneGpuNodeStandsForTheWholeNode) {
+  const Trace trace = bound(header("# nodes: x{0..1}\n") + "1,fail,devices:x0/0;x1/0\n");
+  EXPECT_EQ(trace.events[0].scope.devices, (std::vector<DeviceId>{{0}, {1}, {2}}));
+}
+
 TEST(Bind, SaysWhatDoesNotFit) {
   EXPECT_EQ(problems_of(header("# nodes: x{0..3}\n")),
             "the trace has 4 nodes, cluster 'small' has 3\n");

@@ -213,6 +213,16 @@ TEST(GenerateSpot, RatesAreThoseOfTheSettingsWhateverTheBursts) {
   }
 }
 
+TEST(GenerateSpot, NodesThatNeverComeAreAbsent) {
+  TraceGenerator generator = library_generator("bamboo_p3");
+  generator.spot[0].leaves_per_hour = 1e-6;
+  generator.spot[0].away = {1e9};
+  generator.spot[0].start = 0.25;
+  const Trace trace = generate(generator, equal_nodes(200, 1, ""), days(1), 3);
+  EXPECT_NEAR(statistics_of(trace).all.mean_nodes, 0.25, 0.05);
+  EXPECT_TRUE(find_contradictions(trace).empty());
+}
+
 TEST(GenerateSpot, SmallPoolsKeepTheirHazardAndEachTypeItsOwnBursts) {
   TraceGenerator generator = library_generator("bamboo_p3");
   generator.spot[0].burst = 4;

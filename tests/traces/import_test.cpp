@@ -61,6 +61,13 @@ TEST(ImportBamboo, WhatComesAndGoesAtOneInstantWasNeverThere) {
             "6 leave node0\n6 join node0\n7 leave node0\n");
 }
 
+TEST(ImportBamboo, WhoComesAfterTheHorizonIsAbsent) {
+  const ImportOptions options{.horizon = Nanoseconds{5 * kSecond}};
+  const Trace trace = import_text("bamboo", "0,add,a\n9000,add,b\n", options);
+  EXPECT_EQ(events_of(trace), "0 leave node1\n");
+  EXPECT_DOUBLE_EQ(statistics_of(trace).all.mean_nodes, 0.5);
+}
+
 TEST(ImportBamboo, ProblemsHavePlaces) {
   EXPECT_EQ(problems_of("bamboo", "0,add,a\n5,add,a\n6,remove,b\nx,add,c\n7,drop,d\n1,2\n"),
             "4:1: " + problems_of("bamboo", "x,add,c\n").substr(5) +
@@ -220,6 +227,12 @@ TEST(Combine, OneTracePerGpuType) {
   EXPECT_EQ(both.nodes, (std::vector<TraceNode>{{"t0-node0", "A", 1}, {"t1-node0", "B", 1}}));
   EXPECT_EQ(events_of(both), "5 leave t0-node0\n5 leave t1-node0\n7 join t1-node0\n");
   EXPECT_TRUE(find_contradictions(both).empty());
+}
+
+TEST(Combine, NodesThatComeAfterTheShortestTraceAreAbsent) {
+  const Trace a = import_text("bamboo", "0,add,x\n5000,remove,x\n", {.gpu_type = "A"});
+  const Trace b = import_text("bamboo", "0,add,x\n7000,add,y\n", {.gpu_type = "B"});
+  EXPECT_EQ(events_of(combine({a, b})), "0 leave t1-node1\n5 leave t0-node0\n");
 }
 
 TEST(Counts, MoreComingsAndGoingsThanMemoryHoldsAreAProblem) {

@@ -300,6 +300,37 @@ TEST_F(SmallProgram, OptimizerUpdatesEachBlockOfTheRankOnce) {
   EXPECT_DOUBLE_EQ(compute(7), whole / 2);
 }
 
+TEST_F(SmallProgram, PartsOfASequenceShareTheStatesToo) {
+  const double whole = compute(3);
+  for (ir::SegmentInfo& segment : program_.segments) {
+    segment.zero.stage = 1;
+    if (segment.pipeline == 1) segment.sequence_degree = 3;
+  }
+  EXPECT_DOUBLE_EQ(compute(3), whole / 4);
+}
+
+TEST_F(SmallProgram, WhatOthersComputeForAPipelineIsNoReplicaOfItsOwn) {
+  const double whole = compute(3);
+  ir::SegmentInfo detour = program_.segments[0];  // to a stage of two groups
+  program_.segments.push_back(detour);
+  detour.group = 1;
+  program_.segments.push_back(detour);
+  for (ir::SegmentInfo& segment : program_.segments) segment.zero.stage = 1;
+  EXPECT_DOUBLE_EQ(compute(3), whole / 2);
+}
+
+TEST_F(SmallProgram, TheMatrixOfTiedEmbeddingsIsSteppedOnce) {
+  workload_.shape.vocabulary = 8;
+  const double apart = compute(3);
+  workload_.shape.tied_embeddings = true;
+  EXPECT_DOUBLE_EQ(apart - compute(3), 28 * 0.5 * 1e12 / 500e9);
+  for (ir::SegmentInfo& segment : program_.segments) segment.zero.stage = 1;
+  EXPECT_DOUBLE_EQ(apart / 2 - compute(3), 28 * 0.25 * 1e12 / 500e9);
+  program_.segments[0].first_block = {1};
+  program_.segments[2].first_block = {1};
+  EXPECT_DOUBLE_EQ(compute(3), 28 * 0.5 * 3e11 / 2 / 500e9) << "one end alone";
+}
+
 TEST_F(SmallProgram, DeviceAndHostStepTheirPartsSideBySide) {
   cluster_.links["slot"] = {"slot", BytesPerSecond{10e9}, {}, 1, false, ""};
   cluster_.nodes[0].pcie = {{{0, 1, 2, 3}, "slot", ""}};

@@ -59,6 +59,16 @@ class TopologyTest : public ::testing::Test {
 
 using Names = std::vector<std::string>;
 
+TEST(Rails, ALeafWhoseNodesHaveFewerNicsThanRailsHasNoLinkWithoutBandwidth) {
+  std::string text = kMixed;
+  text.replace(text.find("leaf_uplink: 8 GB/s"), 19, "rails: 2, leaf_oversubscription: 2");
+  const Cluster cluster = cluster_of(text.c_str());
+  const Topology topology(cluster);
+  for (const LinkId link : topology.links().ids()) {
+    EXPECT_GT(topology.links()[link].bandwidth.value, 0) << topology.name_of(link);
+  }
+}
+
 TEST_F(TopologyTest, ADeviceReachesItselfWithoutLinks) {
   EXPECT_EQ(names(3, 3), Names{});
   EXPECT_EQ(topology.path({3}, {3}).kind, PathClass::same_device);

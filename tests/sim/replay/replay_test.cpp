@@ -448,6 +448,16 @@ TEST(Replay, WhatIterationsTakeLongerThanTheReferenceIsDegraded) {
   EXPECT_EQ(policy.asked.at(0).slow.size(), 1U);
 }
 
+TEST(Replay, AnIterationThatChangesSpeedTwiceKeepsWhatItHasDone) {
+  const models::Cluster cluster = replay_cluster(1, 2);
+  EventList events(cluster, 100);
+  events.devices(5, EventKind::slow, {1}, 0.01).devices(6, EventKind::restore, {1});
+  const ReplayResult result = run(cluster, events.trace, TestPolicy{});
+  // Of the first iteration 0.501 is done at 6 s: it ends at 10.99 s, the others each 10 s later.
+  EXPECT_EQ(result.iterations, 9);
+  EXPECT_NEAR(wall(result, Bucket::degraded), 0.99, 1e-6);
+}
+
 TEST(Replay, ASlowJobIsSlowOnAllDevicesOnTopOfSingleOnes) {
   const models::Cluster cluster = replay_cluster(1, 2);
   EventList events(cluster, 200);

@@ -117,6 +117,18 @@ TEST(ReplayTogether, ARecoveryOfTheOtherJobGivesTimeBackToTheNanosecond) {
   EXPECT_EQ(both[1].result.iterations, 1000 / 20 + 1000 / 20);
 }
 
+TEST(Split, AnAbsentNodeThatTwoJobsShareIsAbsentForBoth) {
+  const models::Cluster cluster = replay_cluster(2, 2);
+  EventList events(cluster, 100);
+  events.node(50, EventKind::join, 1);
+  const std::vector<traces::Trace> parts =
+      traces::split(events.trace, cluster, {{{0}, {1}, {2}}, {{3}}});
+  EXPECT_EQ(parts[0].events.front().scope.devices, (std::vector<DeviceId>{{2}, {3}}));
+  EXPECT_EQ(parts[0].events.back().scope.devices, std::vector<DeviceId>{{2}});
+  EXPECT_EQ(parts[1].events.front().scope.devices, (std::vector<DeviceId>{{0}, {1}, {2}, {3}}));
+  EXPECT_EQ(parts[1].events.back().scope.devices, std::vector<DeviceId>{{3}});
+}
+
 TEST(Split, GivesEachPartItsOwnEventsAndTheGpusOfOthersLeaveAtTheStart) {
   const models::Cluster cluster = replay_cluster(3, 2);
   EventList events(cluster, 100);
