@@ -103,6 +103,43 @@ bool hides(const LoadedRun& run, ir::Purpose purpose) {
   return std::find(all.begin(), all.end(), purpose) != all.end();
 }
 
+/// Whether the job hides dispatch and combine behind other work and Megatron-LM can: it lays passes
+/// of chunks beside each other, whose layers it keeps, in 16 bits.
+bool overlaps_dispatch(const models::TrainerPlan& plan, const LoadedRun& run) {
+  const ir::Dtype dtype = run.spec.job.dtype;
+  return hides(run, ir::Purpose::expert_parallel) && plan.expert_parallel > 1 &&
+         (plan.stages == 1 || static_cast<int>(plan.layers.size()) > plan.stages) &&
+         (plan.recompute == ir::Recompute::none || plan.recompute == ir::Recompute::selective) &&
+         dtype != ir::Dtype::fp32 && dtype != ir::Dtype::tf32;
+}
+
+/// What the flags of Megatron-LM do not say of the plan, as comments.
+std::string notices(const models::TrainerPlan& plan, const LoadedRun& run) {
+  const bool hidden = hides(run, ir::Purpose::expert_parallel) && plan.expert_parallel > 1;
+  if (!hidden || overlaps_dispatch(plan, run)) return "";
+  return "# Dispatch and combine of experts overlap with nothing, though hidden_collectives names "
+         "them:\n"
+         "# --overlap-moe-expert-parallel-comm wants virtual stages where there are stages, layers "
+         "and\n"
+         "# experts that are not recomputed, and 16 bits.\n";
+}
+
+/// PyTorch's variable that turns TF32 on where a trainer has no option for it.
+constexpr const char* kTf32 = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE";
+
+/// Variables that must be 1 for Megatron-LM. Before Blackwell it asks for one queue of kernels
+/// where layers or sequences are split, so that they start in the order of their calls; overlapping
+/// dispatch does better with more.
+std::vector<std::string> variables(const models::TrainerPlan& plan, const LoadedRun& run) {
+  const auto& degrees = plan.tensor_parallel;
+  const bool split =
+      *std::max_element(degrees.begin(), degrees.end()) > 1 || plan.context_parallel > 1;
+  std::vector<std::string> names;
+  if (split && !overlaps_dispatch(plan, run)) names.emplace_back("CUDA_DEVICE_MAX_CONNECTIONS");
+  if (run.spec.job.dtype == ir::Dtype::tf32) names.emplace_back(kTf32);
+  return names;
+}
+
 std::vector<std::string> parallel_flags(const models::TrainerPlan& plan, const LoadedRun& run) {
   const int chunks = static_cast<int>(plan.layers.size());
   const bool even = std::all_of(plan.layers.begin(), plan.layers.end(),
@@ -138,9 +175,7 @@ std::vector<std::string> parallel_flags(const models::TrainerPlan& plan, const L
   if (hides(run, ir::Purpose::tensor_parallel) && plan.sequence_parallel) {
     flags.push_back("--tp-comm-overlap");
   }
-  if (hides(run, ir::Purpose::expert_parallel) && plan.expert_parallel > 1) {
-    flags.push_back("--overlap-moe-expert-parallel-comm");
-  }
+  if (overlaps_dispatch(plan, run)) flags.push_back("--overlap-moe-expert-parallel-comm");
   if (run.plan->optimizer_offload > 0) {
     flags.push_back(fmt::format(
         "--optimizer-cpu-offload --optimizer-offload-fraction {} --overlap-cpu-optimizer-d2h-h2d "
@@ -170,9 +205,11 @@ std::string megatron_script(const models::TrainerPlan& plan, const LoadedRun& ru
       "# On each node: NODE=<name> MASTER_ADDR=<address of {}> ./megatron.sh DATA AND TOKENIZER "
       "FLAGS\n"
       "# Learning rate, data, tokenizer, checkpoints and logging are yours to add.\n"
+      "{}"
       "set -euo pipefail\n\n"
       "case ${{NODE:?the name of this node}} in\n",
-      path, run.workload.name, run.cluster.name, run.cluster.node(plan.nodes.front().node).name);
+      path, run.workload.name, run.cluster.name, run.cluster.node(plan.nodes.front().node).name,
+      notices(plan, run));
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const models::NodeRanks& node = plan.nodes[i];
     text += fmt::format("  {}) node_rank={} gpus={} processes={} ;;\n",
@@ -185,8 +222,12 @@ std::string megatron_script(const models::TrainerPlan& plan, const LoadedRun& ru
   }
   text += "\n";
   for (const std::string& flag : flags) text += "  " + flag + "\n";
+  text += ")\n\n";
+  for (const std::string& name : variables(plan, run)) {
+    text += fmt::format("export {0}=${{{0}:-1}}\n", name);
+  }
   text += fmt::format(
-      ")\n\nCUDA_VISIBLE_DEVICES=$gpus exec torchrun --nnodes {} --node-rank $node_rank \\\n"
+      "CUDA_VISIBLE_DEVICES=$gpus exec torchrun --nnodes {} --node-rank $node_rank \\\n"
       "  --nproc-per-node $processes --master-addr \"${{MASTER_ADDR:?}}\" \\\n"
       "  --master-port \"${{MASTER_PORT:-29500}}\" pretrain_gpt.py \"${{flags[@]}}\" \"$@\"\n",
       plan.nodes.size());
@@ -210,15 +251,14 @@ std::string modules_of(const std::vector<int>& layers) {
 std::string torchtitan_toml(const models::TrainerPlan& plan, const LoadedRun& run,
                             const std::string& path) {
   const models::Job& job = run.spec.job;
-  if (job.dtype == ir::Dtype::fp16) {
-    throw NotExpressible("fp16: torchtitan trains in bfloat16 or float32");
-  }
   const ir::ModelShape& shape = run.workload.shape;
   std::string text = fmt::format(
       "# {} of {} on {}, for torchtitan. Written by orrery export.\n"
-      "# Model and flavor ({} layers, hidden {}, {} heads), data, tokenizer, optimizer and\n"
-      "# checkpoints are yours to add. On each node, with MASTER the address of {}:\n",
+      "# Model and flavor ({} layers, hidden {}, {} heads, {}, {}), data,\n"
+      "# tokenizer, optimizer and checkpoints are yours to add. On each node, with MASTER the "
+      "address of {}:\n",
       path, run.workload.name, run.cluster.name, shape.layers, shape.hidden, shape.heads,
+      ir::name_of(shape.activation), shape.causal ? "causal" : "not causal",
       run.cluster.node(plan.nodes.front().node).name);
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const models::NodeRanks& node = plan.nodes[i];
@@ -233,6 +273,8 @@ std::string torchtitan_toml(const models::TrainerPlan& plan, const LoadedRun& ru
         "# torchtitan's tensor parallelism always splits norms along the sequence; the plan does "
         "not.\n";
   }
+  const bool tf32 = job.dtype == ir::Dtype::tf32;
+  if (tf32) text += fmt::format("# Products are in TF32 with {}=1 in the environment.\n", kTf32);
   const ir::Pipeline& first = run.plan->pipelines.front();
   const bool pipelined = plan.stages > 1;
   const int shards = plan.shards();
@@ -240,7 +282,7 @@ std::string torchtitan_toml(const models::TrainerPlan& plan, const LoadedRun& ru
                       plan.micro_batch_size * (pipelined ? first.micro_batches : 1),
                       ir::global_batch(*run.plan), job.sequence_length);
   text += fmt::format("mixed_precision_param = \"{}\"\n",
-                      job.dtype == ir::Dtype::fp32 ? "float32" : "bfloat16");
+                      tf32 || job.dtype == ir::Dtype::fp32 ? "float32" : "bfloat16");
   text += fmt::format(
       "\n[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\n"
       "tensor_parallel_degree = {}\ncontext_parallel_degree = {}\npipeline_parallel_degree = {}\n",
@@ -295,7 +337,7 @@ std::string deepspeed_json(const models::TrainerPlan& plan, const LoadedRun& run
   if (plan.tensor_parallel.front() > 1) {
     json["tensor_parallel"]["autotp_size"] = plan.tensor_parallel.front();
   }
-  json["bf16"]["enabled"] = job.dtype == ir::Dtype::bf16 || ir::of_products(job.dtype);
+  json["bf16"]["enabled"] = job.dtype == ir::Dtype::bf16;
   json["fp16"]["enabled"] = job.dtype == ir::Dtype::fp16;
   return json.dump(2) + "\n";
 }
@@ -309,11 +351,16 @@ std::string flagscale_yaml(const models::TrainerPlan& plan, const LoadedRun& run
                              plan.replicas, mesh.stages});
     gpus.push_back(mesh.gpu);
   }
+  std::string envs;
+  for (const std::string& name : variables(plan, run)) {
+    envs += fmt::format("# The experiment's envs need {}: 1.\n", name);
+  }
   std::string text = fmt::format(
       "# {} of {} on {}, for FlagScale. Written by orrery export.\n"
       "# Runner, data, tokenizer, learning rate and checkpoints are yours to add; device types "
       "are\n"
       "# the names that your hostfile gives its nodes.\n"
+      "{}{}"
       "system:\n"
       "  hetero:\n"
       "    enable_hetero: true\n"
@@ -322,7 +369,7 @@ std::string flagscale_yaml(const models::TrainerPlan& plan, const LoadedRun& run
       "    hetero_pipeline_layer_split: [{}]\n"
       "    hetero_device_types: [\"{}\"]\n"
       "  pipeline_model_parallel_size: {}\n",
-      path, run.workload.name, run.cluster.name, fmt::join(flat, ", "),
+      path, run.workload.name, run.cluster.name, envs, notices(plan, run), fmt::join(flat, ", "),
       fmt::join(plan.layers, ", "), fmt::join(gpus, "\", \""), plan.stages);
   const auto setting = [&](const std::string& flags) {
     // "--num-layers 32 --swiglu" as "num_layers: 32", "swiglu: true".
@@ -402,10 +449,14 @@ std::string torchrun_script(const LoadedRun& run, const std::string& path) {
       "# for each pipeline, micro-batches x their size. The same placement for orrery execute:\n"
       "#   --hosts ",
       path, run.workload.name, cluster.name, cluster.node(nodes.begin()->first).name);
+  // orrery execute counts through the devices of its hosts as the cluster does, unused ones, too.
   std::vector<std::string> hosts;
+  for (const NodeId node : ids_from_to(NodeId{0}, nodes.rbegin()->first)) {
+    hosts.push_back(
+        fmt::format("{}:{}", cluster.node(node).name, cluster.node(node).gpu_types.size()));
+  }
   std::vector<std::string> ranks;
   for (const auto& [node, places] : nodes) {
-    hosts.push_back(fmt::format("{}:{}", cluster.node(node).name, places.size()));
     for (const RankPlace& place : places) {
       ranks.push_back(
           fmt::format("{}:{}:{}:{}", place.pipeline, place.stage, place.group, place.position));
@@ -663,7 +714,7 @@ void describe(config::Visitor& v, ExportSettings& settings) {
   describe(v, settings.job);
 }
 
-TextResult export_plan(const ExportSettings& settings, const Call&) {
+TextResult export_plan(const ExportSettings& settings, const Call& call) {
   JudgeSettings judge;
   judge.expanded = settings.to == ExportTarget::chakra || settings.to == ExportTarget::astra_sim;
   const std::vector<LoadedRun> runs = load_plans({settings.plan}, settings.job, judge);
@@ -681,6 +732,12 @@ TextResult export_plan(const ExportSettings& settings, const Call&) {
       break;
     case ExportTarget::deepspeed:
       text = trainer_text(models::Trainer::deepspeed, run, settings.plan);
+      if (run.spec.job.dtype == ir::Dtype::tf32) {
+        call.note(
+            fmt::format("DeepSpeed has no option for TF32: set {}=1 in its environment, or "
+                        "products are in fp32",
+                        kTf32));
+      }
       break;
     case ExportTarget::hexiscale:
       text = hexiscale_script(run, settings.plan);

@@ -107,6 +107,13 @@ class Reader {
       return;
     }
     if (out_.shard_group != 0) refuse("ZeRO over a part of the replicas");
+    if (plan_.optimizer_offload > 0 && out_.zero == 0 && trainer_ != Trainer::flagscale) {
+      refuse("optimizer states in host memory without ZeRO: it is an option of sharded ones");
+    }
+    if (plan_.optimizer_offload > 0 && plan_.optimizer_offload < 1 && out_.zero < 3 &&
+        trainer_ == Trainer::deepspeed) {
+      refuse("a part of the optimizer states in host memory without ZeRO-3");
+    }
     if (trainer_ != Trainer::deepspeed && out_.zero > 1) {
       refuse(fmt::format("ZeRO-{}: the distributed optimizer is ZeRO-1", out_.zero));
     }
@@ -120,6 +127,7 @@ class Reader {
       refuse("tensor parallelism of experts without Megatron's sequence parallelism");
     }
     if (out_.expert_parallel == 1) return;
+    if (megatron && workload_.dtype == ir::Dtype::fp16) refuse("expert parallelism in fp16");
     if (out_.context_parallel > 1) refuse("expert parallelism beside context parallelism");
     if (trainer_ == Trainer::torchtitan && out_.shards() % out_.expert_parallel != 0) {
       refuse(fmt::format("expert parallelism over {} of {} shards: its ranks are some of FSDP's",
@@ -141,11 +149,39 @@ class Reader {
     const ir::ModelShape& shape = workload_.shape;
     if (shape.mtp_layers > 0) refuse("layers that predict further tokens");
     if (shape.window > 0) refuse("attention to a window of tokens");
+    check_precision();
+    if (trainer_ == Trainer::megatron || trainer_ == Trainer::flagscale) {
+      // pretrain_gpt.py has GELU, SwiGLU and squared ReLU, which model files do not tell from ReLU.
+      if (shape.activation == ir::Activation::relu) refuse("ReLU: its GPT has GELU or SwiGLU");
+      if (!shape.causal) refuse("attention to later tokens: its GPT is causal");
+    }
     if (trainer_ == Trainer::megatron) return;
     if (shape.kv_rank > 0) refuse("latent attention");
     if (shape.shared_ffn > 0) refuse("an expert that all tokens take");
     if (shape.dense_layers > 0 || shape.moe_interval > 1) {
       refuse("layers with experts beside layers without");
+    }
+  }
+
+  void check_precision() {
+    using enum ir::Dtype;
+    const ir::Dtype dtype = workload_.dtype;
+    const auto only = [&](const char* what) {
+      refuse(fmt::format("{}: it trains in {}", ir::name_of(dtype), what));
+    };
+    switch (trainer_) {
+      case Trainer::megatron:
+      case Trainer::flagscale:
+        if (dtype == fp64) only("fp32, fp16 or bf16, with products in fp8, mxfp8 or fp4");
+        break;
+      case Trainer::torchtitan:
+        if (dtype == fp16 || dtype == fp64 || dtype == fp4) {
+          only("bfloat16 or float32, with products in fp8 or mxfp8");
+        }
+        break;
+      case Trainer::deepspeed:
+        if (dtype == fp64 || ir::of_products(dtype)) only("fp32, fp16 or bf16");
+        break;
     }
   }
 

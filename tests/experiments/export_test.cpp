@@ -2,7 +2,10 @@
 // they cannot run?
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "experiments/study/export_plan.h"
 #include "tests/experiments/support.h"
@@ -14,7 +17,8 @@ namespace {
 constexpr const char* kFour =
     "schema: orrery/cluster/1\nname: four\nnodes:\n"
     "  - {name: n, count: 2, gpus: {type: A100-80GB, count: 2}, domains: {link: nvlink3}, nics: "
-    "{link: infiniband-200, count: 1}}\n";
+    "{link: infiniband-200, count: 1}, pcie: [{link: pcie4-x16}], host_memory: {capacity: 1 TiB, "
+    "bandwidth: 100 GB/s}}\n";
 
 std::string segment(int first, int last, const std::string& devices, int tensor_parallel,
                     int samples, const std::string& more) {
@@ -27,14 +31,17 @@ std::string segment(int first, int last, const std::string& devices, int tensor_
 struct Exported {
   std::string text;
   std::string refused;  ///< Why not.
+  std::string note = {};
   bool has(const std::string& line) const { return text.find(line + "\n") != std::string::npos; }
 };
 
-/// `hidden`: a list in YAML; `model`: a file in place of gpt3_125m.
+/// `hidden`: a list in YAML; `model`: a file in place of gpt3_125m; on GPUs that have all dtypes
+/// where one is named.
 Exported exported(const std::string& plan, ExportTarget to, const std::string& hidden = "",
-                  const std::string& model = "") {
+                  const std::string& model = "", const std::string& dtype = "") {
   const support::TempFolder folder;
-  write_text_file(folder / "four.yaml", kFour);
+  write_text_file(folder / "four.yaml",
+                  dtype.empty() ? kFour : support::replaced(kFour, "A100-80GB", "B200-180GB"));
   write_text_file(folder / "plan.yaml", "schema: orrery/plan/1\n" + plan);
   ExportSettings settings;
   settings.plan = folder / "plan.yaml";
@@ -46,10 +53,17 @@ Exported exported(const std::string& plan, ExportTarget to, const std::string& h
   write_text_file(folder / "job.yaml",
                   "schema: orrery/job/1\nglobal_batch: 16\n"
                   "sequence_length: 512\nhidden_collectives: [" +
-                      hidden + "]\nallowed: {zero_stages: [0, 3], sequence_parallel: true}\n");
+                      hidden +
+                      "]\nallowed: {zero_stages: [0, 3], sequence_parallel: true, schedules: "
+                      "[1f1b, interleaved_1f1b]}\n");
   if (!hidden.empty()) settings.job.job = folder / "job.yaml";
+  if (!dtype.empty()) settings.job.changes["dtype"] = config::Value::scalar(dtype);
+  Call call;
+  std::string note;
+  call.on_note = [&](const std::string& text) { note += text; };
   try {
-    return {export_plan(settings, {}).text, ""};
+    const std::string text = export_plan(settings, call).text;
+    return {text, "", note};
   } catch (const NotExpressible& reasons) {
     return {"", reasons.what()};
   }
@@ -171,6 +185,78 @@ TEST(Export, MegatronGetsLayersThatDiffer) {
             std::string::npos);
 }
 
+TEST(Export, ModelsThatMegatronDoesNotHaveAreRefused) {
+  const std::string model =
+      "schema: orrery/model/1\nname: encoder\nsource: here\nlayers: 12\nhidden: 256\nheads: 8\n"
+      "ffn: 512\nvocabulary: 1024\nactivation: relu\ncausal: false\n";
+  for (const ExportTarget to : {ExportTarget::megatron, ExportTarget::flagscale}) {
+    const std::string refused = exported(uneven_pipelines(), to, "", model).refused;
+    EXPECT_NE(refused.find("ReLU"), std::string::npos) << refused;
+    EXPECT_NE(refused.find("attention to later tokens"), std::string::npos) << refused;
+  }
+  // The model is the user's own there.
+  const Exported torchtitan = exported(uneven_pipelines(), ExportTarget::torchtitan, "", model);
+  EXPECT_NE(torchtitan.text.find("8 heads, relu, not causal)"), std::string::npos)
+      << torchtitan.text << torchtitan.refused;
+}
+
+TEST(Export, PrecisionsThatATrainerLacksAreRefusedAndTf32IsAskedFor) {
+  const auto refused = [&](ExportTarget to, const char* dtype) {
+    const std::string plan = replicas(to == ExportTarget::torchtitan ? ", zero: {stage: 2}" : "");
+    return exported(plan, to, "", "", dtype).refused;
+  };
+  for (const auto& [to, dtypes] : {
+           std::pair{ExportTarget::megatron, std::vector{"fp64"}},
+           {ExportTarget::flagscale, {"fp64"}},
+           {ExportTarget::torchtitan, {"fp64", "fp16", "fp4"}},
+           {ExportTarget::deepspeed, {"fp64", "fp8", "mxfp8", "fp4"}},
+       }) {
+    for (const char* dtype : {"fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "fp4", "fp64"}) {
+      const bool lacks = std::any_of(dtypes.begin(), dtypes.end(),
+                                     [&](const std::string& one) { return one == dtype; });
+      EXPECT_EQ(refused(to, dtype).starts_with(std::string(dtype) + ": it trains in"), lacks)
+          << static_cast<int>(to) << " " << dtype << ": " << refused(to, dtype);
+    }
+  }
+  const auto tf32 = [](ExportTarget to, const std::string& plan) {
+    return exported(plan, to, "", "", "tf32");
+  };
+  const Exported torchtitan = tf32(ExportTarget::torchtitan, replicas(", zero: {stage: 2}"));
+  EXPECT_TRUE(torchtitan.has("mixed_precision_param = \"float32\"")) << torchtitan.text;
+  EXPECT_NE(torchtitan.text.find("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1"), std::string::npos);
+  EXPECT_TRUE(tf32(ExportTarget::megatron, replicas(""))
+                  .has("export "
+                       "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=${TORCH_ALLOW_TF32_CUBLAS_OVERRIDE:-1}"));
+  EXPECT_TRUE(tf32(ExportTarget::flagscale, replicas(""))
+                  .has("# The experiment's envs need TORCH_ALLOW_TF32_CUBLAS_OVERRIDE: 1."));
+  EXPECT_NE(tf32(ExportTarget::deepspeed, replicas("")).note.find("TF32"), std::string::npos);
+}
+
+TEST(Export, SplitTensorsAndSequencesHaveOneQueueOfKernels) {
+  const std::string line = "export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-1}";
+  const Exported split = exported(replicas(""), ExportTarget::megatron);
+  EXPECT_TRUE(split.has(line)) << split.text << split.refused;
+  EXPECT_LT(split.text.find(line), split.text.find("torchrun --nnodes"));
+  EXPECT_FALSE(exported(uneven_pipelines(), ExportTarget::megatron).has(line));
+  EXPECT_TRUE(exported(replicas(""), ExportTarget::flagscale)
+                  .has("# The experiment's envs need CUDA_DEVICE_MAX_CONNECTIONS: 1."));
+}
+
+TEST(Export, OptimizerStatesInHostMemoryAreShardedOnes) {
+  const auto refused = [](double share, const std::string& zero, ExportTarget to) {
+    return exported("optimizer_offload: " + std::to_string(share) + "\n" + replicas(zero), to)
+        .refused;
+  };
+  const std::string one = ", zero: {stage: 1}", three = ", zero: {stage: 3}";
+  for (const ExportTarget to : {ExportTarget::megatron, ExportTarget::deepspeed}) {
+    EXPECT_NE(refused(1, "", to).find("host memory without ZeRO:"), std::string::npos);
+    EXPECT_EQ(refused(1, one, to), "");
+  }
+  EXPECT_EQ(refused(0.5, one, ExportTarget::megatron), "");
+  EXPECT_EQ(refused(0.5, three, ExportTarget::deepspeed), "");
+  EXPECT_NE(refused(0.5, one, ExportTarget::deepspeed).find("without ZeRO-3"), std::string::npos);
+}
+
 /// Two groups of two GPUs that share the experts, in one stage.
 std::string shared_experts(const std::string& group, const std::string& more) {
   std::string text =
@@ -214,6 +300,68 @@ TEST(Export, GroupsThatShareExpertsAreReplicasOfTheTrainer) {
   unlike.replace(unlike.find("micro_batch_size: 4"), 19, "micro_batch_size: 3");
   EXPECT_NE(refused(unlike, ExportTarget::megatron).find("groups of a stage that differ"),
             std::string::npos);
+}
+
+/// Stages of two GPUs that share the experts, in chunks of the layers: "0-6", ...
+std::string staged_experts(const std::string& schedule,
+                           const std::vector<std::vector<std::string>>& chunks) {
+  std::string text = schedule + "pipelines:\n  - {micro_batches: 4, micro_batch_size: 4, stages: [";
+  for (std::size_t s = 0; s < chunks.size(); ++s) {
+    const int first = 2 * static_cast<int>(s);
+    text += "{segments: [";
+    for (std::size_t c = 0; c < chunks[s].size(); ++c) {
+      text += "{blocks: " + chunks[s][c] + ", virtual_stage: " + std::to_string(c) + ", groups: [";
+      for (const int device : {first, first + 1}) {
+        text += "{devices: [" + std::to_string(device) + "], samples: 2}, ";
+      }
+      text += "], expert_parallel: 2}, ";
+    }
+    text += "]}, ";
+  }
+  return text + "]}\n";
+}
+
+TEST(Export, DispatchOverlapsWhereMegatronCan) {
+  const std::string model =
+      "schema: orrery/model/1\nname: experts\nsource: here\nlayers: 12\nhidden: 256\nheads: 8\n"
+      "ffn: 128\nvocabulary: 1024\nexperts: 8\ntop_k: 2\n";
+  const std::string flag = "  --overlap-moe-expert-parallel-comm";
+  const std::string notice = "# Dispatch and combine of experts overlap with nothing";
+  const auto hidden = [&](const std::string& plan) {
+    return exported(plan, ExportTarget::megatron, "expert_parallel", model);
+  };
+  const std::string along = ", sequence: megatron";
+  for (const std::string& plan :
+       {shared_experts(along, ""), staged_experts("schedule: interleaved_1f1b\nvirtual_stages: 2\n",
+                                                  {{"0-3", "7-9"}, {"4-6", "10-13"}})}) {
+    const Exported file = hidden(plan);
+    EXPECT_TRUE(file.has(flag)) << file.text << file.refused;
+    EXPECT_EQ(file.text.find(notice), std::string::npos);
+    EXPECT_EQ(file.text.find("CUDA_DEVICE_MAX_CONNECTIONS"), std::string::npos);
+  }
+  for (const std::string& plan :
+       {shared_experts(along, ", recompute: full"), staged_experts("", {{"0-6"}, {"7-13"}})}) {
+    const Exported file = hidden(plan);
+    EXPECT_NE(file.text.find(notice), std::string::npos) << file.text << file.refused;
+    EXPECT_FALSE(file.has(flag));
+  }
+  EXPECT_NE(hidden(shared_experts(along, ", recompute: full"))
+                .text.find("export CUDA_DEVICE_MAX_CONNECTIONS="),
+            std::string::npos);
+  const Exported halves =
+      exported(shared_experts(along, ""), ExportTarget::megatron, "", model, "fp16");
+  EXPECT_NE(halves.refused.find("expert parallelism in fp16"), std::string::npos) << halves.text;
+}
+
+TEST(Export, HostsOfOrreryExecuteAreNumberedAsDevicesOfTheCluster) {
+  const auto alone = [](const char* device) {
+    return "pipelines:\n  - {micro_batches: 4, micro_batch_size: 1, stages: [{segments: [" +
+           segment(0, 13, device, 1, 1, "") + "]}]}\n";
+  };
+  const Exported second = exported(alone("3"), ExportTarget::torchrun);
+  EXPECT_TRUE(second.has("#   --hosts n-0:2,n-1:2")) << second.text << second.refused;
+  const Exported first = exported(alone("1"), ExportTarget::torchrun);
+  EXPECT_TRUE(first.has("#   --hosts n-0:2")) << first.text << first.refused;
 }
 
 TEST(Export, GathersInFrontOfTheForwardPassAreMegatrons) {
