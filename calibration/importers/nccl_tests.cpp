@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <map>
@@ -45,23 +46,34 @@ const std::string* test_in(const std::string& text) {
   return nullptr;
 }
 
-/// Which test the file is about.
-std::optional<CollectiveKind> test_of(const std::string& path, const std::vector<TextLine>& lines,
-                                      config::Diagnostics& diagnostics) {
-  for (const TextLine& line : lines) {
-    const bool says = line.text.find("Collective test starting") != std::string::npos ||
-                      line.text.find("nccl-tests") != std::string::npos;
-    if (!says) continue;
-    if (const std::string* name = test_in(line.text)) return kTests.at(*name);
-  }
+/// Which test the file's name names; none: nullptr.
+const CollectiveKind* test_of_file(const std::string& path) {
   const std::string file = std::filesystem::path(path).filename().string();
-  if (const std::string* name = test_in(file)) return kTests.at(*name);
+  if (const std::string* name = test_in(file)) return &kTests.at(*name);
   for (const auto& [name, kind] : kTests) {
-    if (file.find(name.substr(0, name.size() - 5)) != std::string::npos) return kind;
+    if (file.find(name.substr(0, name.size() - 5)) != std::string::npos) return &kind;
   }
-  diagnostics.add({path, 0, 0}, "neither the file nor its name says which test it is",
-                  "give it a name like all_reduce_perf.txt");
-  return std::nullopt;
+  return nullptr;
+}
+
+/// Says in front of its rows which test runs: since 2.13 a line of its own, before that a command.
+bool names_test(const TextLine& line) {
+  return line.text.find("Collective test starting") != std::string::npos ||
+         line.text.find("nccl-tests") != std::string::npos;
+}
+
+/// Which test the rows are of until a line says otherwise.
+const CollectiveKind* first_test(const std::string& path, const std::vector<TextLine>& lines) {
+  for (const TextLine& line : lines) {
+    if (!names_test(line)) continue;
+    if (const std::string* name = test_in(line.text)) return &kTests.at(*name);
+  }
+  return test_of_file(path);
+}
+
+/// Whether both are of one test on as many ranks.
+bool same_test(const ir::Measurement& a, const ir::Measurement& b) {
+  return a.collective == b.collective && a.ranks == b.ranks;
 }
 
 double steps_of(CollectiveKind kind, int ranks) {
@@ -83,22 +95,37 @@ ir::MeasurementSet read_nccl_tests(const std::string& path, const std::string& l
   const std::size_t before = diagnostics.problems().size();
   const std::vector<TextLine> lines = read_lines(path, diagnostics);
   if (diagnostics.problems().size() != before) return set;
-  const auto kind = test_of(path, lines, diagnostics);
-  int ranks = 0;
+  const CollectiveKind* kind = first_test(path, lines);
+  int ranks = 0;            // of a run, of which a file may hold several
+  std::size_t begin = 0;    // its first row
   std::size_t time = 0;     // column of the first "time"
   std::size_t columns = 0;  // of a row
   std::size_t wrong = 0;    // column of the first "#wrong"
-  std::set<double> sizes;
+  const auto end_run = [&] {
+    for (; begin < set.measurements.size(); ++begin) set.measurements[begin].ranks = ranks;
+    ranks = 0;
+  };
   for (const TextLine& line : lines) {
     const auto word = [&](std::size_t i) {
       return i < line.words.size() ? line.words[i].text : std::string();
     };
+    if (names_test(line)) {
+      if (const std::string* name = test_in(line.text)) {
+        kind = &kTests.at(*name);
+      } else if (line.text.find("Collective test starting") != std::string::npos) {
+        kind = nullptr;
+        const Word& name = line.words.back();
+        diagnostics.add(name.at, fmt::format("'{}' has no counterpart here", name.text),
+                        "all_reduce, all_gather, reduce_scatter, broadcast or alltoall");
+      }
+    }
     if (word(0) == "#" && word(1) == "Rank") {
+      if (word(2) == "0" && ranks > 0) end_run();
       ++ranks;
       const std::size_t type = line.text.find(']');
       if (set.machine.empty() && type != std::string::npos) {
-        const std::size_t begin = line.text.find_first_not_of(' ', type + 1);
-        if (begin != std::string::npos) set.machine = line.text.substr(begin);
+        const std::size_t name = line.text.find_first_not_of(' ', type + 1);
+        if (name != std::string::npos) set.machine = line.text.substr(name);
       }
     }
     if (word(0) == "#" && word(1) == "size") {
@@ -126,7 +153,7 @@ ir::MeasurementSet read_nccl_tests(const std::string& path, const std::string& l
     }
     const auto bytes = number(line.words[0], diagnostics);
     const auto microseconds = number(line.words[time], diagnostics);
-    if (!bytes || !microseconds || !kind || *bytes == 0) continue;
+    if (!bytes || !microseconds || kind == nullptr || *bytes == 0) continue;
     ir::Measurement row;
     row.kind = ir::MeasurementKind::collective;
     row.collective = *kind;
@@ -134,11 +161,20 @@ ir::MeasurementSet read_nccl_tests(const std::string& path, const std::string& l
     row.bytes = Bytes{*bytes};
     row.wall = Seconds{*microseconds * 1e-6};
     set.measurements.push_back(row);
-    sizes.insert(*bytes);
   }
-  for (ir::Measurement& row : set.measurements) row.ranks = ranks;
-  if (ranks < 2) {
-    diagnostics.add({path, 0, 0}, fmt::format("lists {} ranks", ranks),
+  if (kind == nullptr && diagnostics.problems().size() == before) {
+    diagnostics.add({path, 0, 0}, "neither the file nor its name says which test it is",
+                    "give it a name like all_reduce_perf.txt");
+  }
+  int least = ranks;
+  end_run();
+  std::set<double> sizes;  // of the first run's test
+  for (const ir::Measurement& row : set.measurements) {
+    least = sizes.empty() ? row.ranks : std::min(least, row.ranks);
+    if (same_test(row, set.measurements.front())) sizes.insert(row.bytes.value);
+  }
+  if (least < 2) {
+    diagnostics.add({path, 0, 0}, fmt::format("lists {} ranks", least),
                     "lines like '#  Rank  0 Group  0 Pid 100 on node device  0' are missing");
   } else if (set.measurements.empty() && diagnostics.problems().size() == before) {
     diagnostics.add({path, 0, 0}, "has no rows",
@@ -161,7 +197,7 @@ ir::Profile import_nccl_tests(const std::vector<std::string>& paths, const std::
     if (all.machine.empty()) all.machine = one.machine;
     for (const ir::Measurement& row : one.measurements) {
       all.measurements.push_back(row);
-      if (!first || row.ranks < 2) continue;
+      if (!first || row.ranks < 2 || !same_test(row, one.measurements.front())) continue;
       const bool chain = row.collective == CollectiveKind::broadcast;
       ir::Measurement message = row;
       message.kind = ir::MeasurementKind::point_to_point;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "calibration/importers/nccl_tests.h"
@@ -84,6 +85,38 @@ TEST(NcclTests, TheNameOfTheFileSaysTheTestWhereTheTextDoesNot) {
   EXPECT_EQ(named.measurements.at(0).collective, ir::CollectiveKind::all_gather);
   read_nccl_tests(file_with("unknown.txt", text), "ib", problems);
   EXPECT_EQ(first(problems), "0:0: neither the file nor its name says which test it is");
+}
+
+TEST(NcclTests, AFileMayHoldSeveralRuns) {
+  const std::string once = nccl_text();
+  std::string twice = once + nccl_text("all_gather_perf");
+  twice.insert(twice.rfind("#\n#      "),
+               "#  Rank  4 Group  0 Pid   1001 on    node1 device  4 [0x4b] NVIDIA A100\n");
+  config::Diagnostics problems;
+  const auto rows = read_nccl_tests(file_with("runs.txt", twice), "ib", problems).measurements;
+  EXPECT_EQ(first(problems), "");
+  ASSERT_EQ(rows.size(), 12u);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].ranks, i < 6 ? 4 : 5) << i;
+    EXPECT_EQ(rows[i].collective,
+              i < 6 ? ir::CollectiveKind::all_reduce : ir::CollectiveKind::all_gather)
+        << i;
+  }
+  const auto links = [&](const std::string& text) {
+    const ir::Profile profile = import_nccl_tests({file_with("f.txt", text)}, "ib", problems);
+    EXPECT_EQ(first(problems), "");
+    return profile.links;
+  };
+  const auto one = links(once);
+  for (const std::string& text : {once + once, twice}) {
+    const auto several = links(text);
+    ASSERT_EQ(several.size(), one.size());
+    EXPECT_NEAR(several[0].bandwidth / one[0].bandwidth, 1, 1e-6);
+    EXPECT_NEAR(several[0].latency / one[0].latency, 1, 1e-6);
+  }
+  read_nccl_tests(file_with("g.txt", once + nccl_text("sendrecv_perf")), "ib", problems);
+  EXPECT_EQ(first(problems), fmt::format("{}:29: 'sendrecv_perf' has no counterpart here",
+                                         std::count(once.begin(), once.end(), '\n') + 1));
 }
 
 TEST(NcclTests, BrokenFilesAreRefusedAtTheirPlace) {
