@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <string>
 
 #include "tests/traces/support.h"
@@ -78,6 +79,27 @@ TEST(ImportCsv, NodesComeBackWhereNothingSaysWhen) {
             "0 fail a (NODE_DOWN)\n40 fail b (NODE_DOWN)\n90 repair a (NODE_DOWN)\n"
             "100 repair b (NODE_DOWN)\n200 fail b (NODE_DOWN)\n260 repair b (NODE_DOWN)\n"
             "2 nodes, 260 s\n");
+}
+
+TEST(ImportCsv, ManyNodesThatAreDownCostLittle) {
+  // 60,000 nodes fail one after the other, each comes back after the last one has failed.
+  constexpr int kNodes = 60'000;
+  std::string log = "when,host,what\n";
+  for (int i = 0; i < kNodes; ++i) log += fmt::format("{},n{},NODE_DOWN\n", i, i);
+  ImportOptions options = columns();
+  options.repair_after = Nanoseconds{kNodes * kSecond};
+  const File file(log);
+  config::Diagnostics diagnostics;
+  const auto begin = std::clock();
+  const Trace trace = import_trace("csv", file.path(), options, diagnostics);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);
+  ASSERT_EQ(all(diagnostics), "");
+  ASSERT_EQ(trace.events.size(), 2u * kNodes);
+  for (int i = 0; i < kNodes; ++i) {
+    const ir::ClusterEvent& back = trace.events[as_size(kNodes + i)];
+    ASSERT_EQ(back.kind, ir::EventKind::repair);
+    ASSERT_EQ(back.time.nanoseconds, (kNodes + i) * kSecond);
+  }
 }
 
 TEST(ImportCsv, ProblemsHavePlacesAndHints) {

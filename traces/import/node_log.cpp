@@ -146,21 +146,19 @@ Trace from_node_events(std::vector<NodeEvent> events, const ImportInput& input) 
     NodeEvent last;
   };
   std::map<std::string, Down> down;
+  /// Those that are down, in the order in which they come back; names at one instant.
+  std::set<std::pair<std::int64_t, std::string>> due;
   const std::int64_t after = options.repair_after.count;
   const auto bring_back = [&](std::int64_t now) {
     if (after == 0) return;
-    // In the order of time, names at one instant.
-    std::vector<std::pair<std::int64_t, std::string>> due;
-    for (const auto& [name, state] : down) {
-      if (state.until <= now) due.emplace_back(state.until, name);
-    }
-    std::sort(due.begin(), due.end());
-    for (const auto& [at, name] : due) {
+    while (!due.empty() && due.begin()->first <= now) {
+      const auto& [at, name] = *due.begin();
       const auto found = down.find(name);
       add(at, found->second.last,
           found->second.last.kind == ir::EventKind::leave ? ir::EventKind::join
                                                           : ir::EventKind::repair);
       down.erase(found);
+      due.erase(due.begin());
     }
   };
   for (const NodeEvent& event : events) {
@@ -171,6 +169,8 @@ Trace from_node_events(std::vector<NodeEvent> events, const ImportInput& input) 
     }
     const bool goes = event.kind == ir::EventKind::fail || event.kind == ir::EventKind::leave;
     const auto found = down.find(event.node);
+    if (found != down.end()) due.erase({found->second.until, event.node});
+    if (goes) due.insert({event.at + after, event.node});
     if (goes && found != down.end()) {
       found->second.until = event.at + after;
     } else if (goes) {
