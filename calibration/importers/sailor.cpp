@@ -308,7 +308,9 @@ void add_optimizers(const std::vector<SailorOptimizerTime>& rows, const GpuNames
     ir::OptimizerTime entry;
     entry.gpu = renamed(gpu, names);
     entry.dtype = ir::Dtype::fp32;
-    entry.per_parameter = {spread > 0 ? (n * xy - x * y) / spread : y / x};
+    const double slope = spread > 0 ? (n * xy - x * y) / spread : 0;
+    // One size, or noise that makes larger ones faster: in proportion to the parameters.
+    entry.per_parameter = {slope > 0 ? slope : y / x};
     entry.fixed = {std::max(0.0, (y - entry.per_parameter.value * x) / n)};
     entry.provenance = provenance("optimizer_times.csv", static_cast<std::int64_t>(n));
     profile.optimizers.push_back(std::move(entry));

@@ -89,7 +89,8 @@ std::vector<ir::LinkSegment> sailor_segments(const SailorBandwidth& fit, double 
 /// - block_times in fp32. A transformer layer takes the mean of the two that were profiled; the
 ///   embedding has no backward time (the pricer's roofline is used instead).
 /// - optimizers: least squares of step = fixed + parameters x per_parameter for each GPU type, over
-///   models and degrees (mean over micro-batch sizes, which do not matter).
+///   models and degrees (mean over micro-batch sizes, which do not matter); in proportion to the
+///   parameters where the line would not rise.
 /// - links: sailor_node_link() of each GPU type from its measurement between two equal nodes with
 ///   one pair, sailor_gpu_link() for each measured number of pairs inside a node.
 /// GPU types that are in `names` are renamed. Memory has no place in a profile: read_sailor_tables.

@@ -133,6 +133,20 @@ TEST(SailorImport, OptimizerIsALineThroughTheMeansOverMicroBatches) {
   EXPECT_NEAR(profile.optimizers.front().fixed.value, 1e-3, 1e-12);
 }
 
+TEST(SailorImport, AnOptimizerThatIsFasterOnMoreParametersIsInProportionToThem) {
+  const SailorFolder folder("falling");
+  folder.write("optimizer_times.csv",
+               "model,gpu,tp,micro_batch,optimizer_step_s,profiled_params_per_gpu\n"
+               "toy,GH-96,1,1,0.001,2000000\n"
+               "toy,GH-96,2,1,0.002,1000000\n");
+  config::Diagnostics diagnostics;
+  const ir::Profile profile = import_sailor_profile(folder.path(), {}, diagnostics);
+  ASSERT_EQ(first_problem(diagnostics), "");
+  ASSERT_EQ(profile.optimizers.size(), 1U);
+  EXPECT_NEAR(profile.optimizers.front().per_parameter.value, 1e-9, 1e-18);
+  EXPECT_NEAR(profile.optimizers.front().fixed.value, 0, 1e-12);
+}
+
 TEST(SailorImport, LinksInsideANodeAreTheShareOfOnePair) {
   const SailorFolder folder("links");
   config::Diagnostics diagnostics;
