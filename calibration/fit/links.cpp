@@ -1,6 +1,8 @@
 // Messages between two devices, and collectives over the closed form on the fitted links.
 #include <fmt/format.h>
 
+#include <set>
+
 #include "calibration/fit/parts.h"
 #include "calibration/fit/robust.h"
 #include "calibration/fit/segments.h"
@@ -38,6 +40,13 @@ void fit_one_way(const FitContext& context) {
       },
       bytes_of,
       [&](FitEntry& entry, SampleSet& set) {
+        std::set<double> sizes;
+        for (const Sample& sample : set.samples) sizes.insert(sample.what.bytes.value);
+        if (sizes.size() > kMostSizes) {
+          context.report.warnings.push_back(
+              fmt::format("{}: fitted to {} of its {} sizes at most, judged by all", entry.name,
+                          kMostSizes, sizes.size()));
+        }
         const std::vector<TimeSegment> segments = fit_judged(
             set, bytes_of, kMinSizesPerSegment, segments_of,
             [](const std::vector<TimeSegment>& of, const Sample& sample) {

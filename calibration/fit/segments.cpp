@@ -147,6 +147,34 @@ std::optional<std::pair<std::vector<TimeSegment>, double>> Search::with(int piec
   return std::pair{segments, best.loss};
 }
 
+/// The first and the last size and those between at least `gap` above the last one kept, in log.
+std::vector<double> spaced(const std::vector<double>& sizes, double gap) {
+  std::vector<double> kept = {sizes.front()};
+  for (const double size : sizes) {
+    if (std::log(size) - std::log(std::max(kept.back(), 1.0)) >= gap) kept.push_back(size);
+  }
+  if (kept.back() != sizes.back()) kept.push_back(sizes.back());
+  return kept;
+}
+
+/// Leaves kMostSizes distinct sizes at most. `times` are sorted.
+void thin(std::vector<SizedTime>& times) {
+  std::vector<double> sizes;
+  for (const SizedTime& one : times) {
+    if (sizes.empty() || one.bytes != sizes.back()) sizes.push_back(one.bytes);
+  }
+  if (sizes.size() <= kMostSizes) return;
+  double dense = 0, sparse = 1 + std::log(std::max(sizes.back(), 1.0));
+  for (int halving = 0; halving < 60; ++halving) {
+    const double gap = (dense + sparse) / 2;
+    (spaced(sizes, gap).size() > kMostSizes ? dense : sparse) = gap;
+  }
+  const std::vector<double> kept = spaced(sizes, sparse);
+  std::erase_if(times, [&](const SizedTime& one) {
+    return !std::binary_search(kept.begin(), kept.end(), one.bytes);
+  });
+}
+
 }  // namespace
 
 std::vector<TimeSegment> fit_segments(std::vector<SizedTime> times) {
@@ -156,6 +184,7 @@ std::vector<TimeSegment> fit_segments(std::vector<SizedTime> times) {
   }
   std::stable_sort(times.begin(), times.end(),
                    [](const SizedTime& a, const SizedTime& b) { return a.bytes < b.bytes; });
+  thin(times);
   return Search(std::move(times)).best();
 }
 

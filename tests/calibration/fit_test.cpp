@@ -135,6 +135,44 @@ TEST(Segments, OneSizeIsALatency) {
   EXPECT_NEAR(time_of(found, 1024), 1.1e-3, 0.02e-3);
 }
 
+TEST(Segments, ManySizesAreThinnedBetweenTheirEnds) {
+  // all_reduce_perf -b 1M -e 4G -i 1M: without thinning it does not end in hours.
+  std::vector<SizedTime> many;
+  for (int i = 4096; i >= 1; --i) {
+    const double bytes = i * 1048576.0;
+    many.push_back({bytes, bytes < 64 << 20 ? 20e-6 + bytes / 2e9 : 25e-3 + bytes / 5e9});
+  }
+  const auto found = fit_segments(many);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_NEAR(found[0].latency, 20e-6, 1e-9);
+  EXPECT_NEAR(1 / found[0].per_byte, 2e9, 1e5);
+  EXPECT_NEAR(found[1].from, 64 << 20, 8 << 20);
+  EXPECT_NEAR(1 / found[1].per_byte, 5e9, 1e5);
+  // Sizes that lie close together count where there are no others.
+  std::vector<SizedTime> close = {{1 << 30, 20e-6 + (1 << 30) / 2e9}};
+  for (int i = 0; i < 300; ++i) close.push_back({1000.0 + i, i < 150 ? 10e-6 : 20e-6});
+  const auto step = fit_segments(close);
+  ASSERT_GE(step.size(), 2u);
+  EXPECT_NEAR(time_of(step, 1010), 10e-6, 1e-7);
+  EXPECT_NEAR(time_of(step, 1290), 20e-6, 1e-6);
+}
+
+TEST(FitLinks, SaysThatItFitsToSomeOfManySizes) {
+  ir::MeasurementSet set = synthetic::machine();
+  synthetic::measure_messages(set, "few", [](double b) { return 1e-4 + b / 1e9; }, {});
+  ir::Measurement row = set.measurements.front();
+  row.link_class = "many";
+  for (int i = 1; i <= 100; ++i) {
+    row.bytes = Bytes{i * 1e6};
+    row.wall = Seconds{1e-4 + i * 1e-3};
+    set.measurements.push_back(row);
+  }
+  const FitReport report = fit(set);
+  EXPECT_TRUE(warns(report, "link many: fitted to 64 of its 100 sizes at most"));
+  EXPECT_FALSE(warns(report, "link few: fitted"));
+  EXPECT_LT(entry(report, "link many").fit_max_error, 1e-6);
+}
+
 TEST(FitLinks, RecoversLatencyAndBandwidthInNoiseAndOutliers) {
   ir::MeasurementSet set = synthetic::machine();
   synthetic::measure_messages(set, "slow", [](double b) { return 200e-6 + b / 115e6; },
