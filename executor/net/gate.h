@@ -21,7 +21,7 @@ struct Admitted {
 
 class Gate {
  public:
-  /// `expected` gives role, size and generation.
+  /// `expected` as for judge(): its rank is this process's own.
   Gate(Listener listener, std::string token, const Identity& expected);
   /// The next one who is let in; none when the deadline came first. Throws TransportError::local
   /// when this process cannot listen any more.

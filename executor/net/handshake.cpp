@@ -54,6 +54,10 @@ std::string mismatch(const wire::Hello& hello, const Identity& expected) {
   if (expected.size > 0 && (hello.rank < 0 || hello.rank >= expected.size)) {
     return fmt::format("rank {} of {}", hello.rank, expected.size);
   }
+  // Somebody on the path may have led the connection to another rank than it was made for.
+  if (hello.peer != expected.rank) {
+    return fmt::format("a connection for rank {} at rank {}", hello.peer, expected.rank);
+  }
   return "";
 }
 
@@ -95,6 +99,7 @@ SessionKeys introduce(const Socket& socket, const std::string& token, const Iden
   fill_random(hello.nonce);
   hello.role = static_cast<std::uint32_t>(self.role);
   hello.rank = self.rank;
+  hello.peer = peer;
   hello.size = self.size;
   hello.generation = self.generation;
   hello.proof = hello_proof(token, challenge, hello);

@@ -1,6 +1,6 @@
 /// How two processes of a run find out that they belong together: both prove that they know the
-/// run's token without sending it, and name generation and rank. Out of it come the keys that
-/// authenticate all that follows. Keeps strangers and mixed-up runs out; it does not encrypt
+/// run's token without sending it, and name generation, own rank and the rank that is meant. Out of
+/// it come the keys that authenticate all that follows. Keeps strangers and mixed-up runs out; it does not encrypt
 /// (docs/security.md).
 ///
 /// Acceptor: Challenge, with 32 random bytes. Connector: Hello, with its own 32 and a proof.
@@ -38,8 +38,9 @@ struct SessionKeys {
 /// A token that nobody guesses: 32 hexadecimal digits.
 std::string make_token();
 
-/// The connecting side. Throws TransportError: refused with the acceptor's reason, or the acceptor
-/// does not know the token.
+/// The connecting side. `peer`: the rank that is to accept, -1: the store; an acceptor of another
+/// rank refuses. Throws TransportError: refused with the acceptor's reason, or the acceptor does not
+/// know the token.
 SessionKeys introduce(const Socket& socket, const std::string& token, const Identity& self,
                       SteadyTime deadline, int peer);
 
@@ -55,7 +56,7 @@ Joined join(const Endpoint& endpoint, const std::string& token, const Identity& 
 
 /// What goes over the wire; plain bytes, little-endian.
 namespace wire {
-inline constexpr std::array<char, 8> kMagic = {'O', 'R', 'R', 'E', 'R', 'Y', '0', '2'};
+inline constexpr std::array<char, 8> kMagic = {'O', 'R', 'R', 'E', 'R', 'Y', '0', '3'};
 struct Challenge {
   std::array<char, 8> magic = kMagic;
   Bytes32 nonce{};
@@ -65,6 +66,7 @@ struct Hello {
   Bytes32 nonce{};
   std::uint32_t role = 0;
   std::int32_t rank = 0;
+  std::int32_t peer = -1;  ///< The rank that is to accept; -1: the store.
   std::int32_t size = 0;
   std::uint32_t generation = 0;
   Bytes32 proof{};
@@ -84,7 +86,7 @@ struct Judgment {
   Identity identity;
   SessionKeys keys;
 };
-/// `expected` gives role, size and generation.
+/// `expected` gives role, the acceptor's own rank (-1: the store), size and generation.
 Judgment judge(const wire::Challenge& challenge, const wire::Hello& hello, const std::string& token,
                const Identity& expected);
 

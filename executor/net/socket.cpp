@@ -57,6 +57,20 @@ Addresses resolve(const std::string& host, int port, bool passive, int peer) {
   return {found, freeaddrinfo};
 }
 
+/// 0, or why the address was not reached before the limit.
+int connect_once(const addrinfo& address, SteadyTime limit, int peer, Socket& socket) {
+  socket = Socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.open() && errno == EAFNOSUPPORT) return errno;  // Another address may do.
+  if (!socket.open()) throw TransportError(Kind::local, peer, "socket: " + reason());
+  if (::connect(socket.fd(), address.ai_addr, address.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  if (!ready(socket.fd(), POLLOUT, limit)) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
 void set(int fd, int level, int option, int value) {
   if (setsockopt(fd, level, option, &value, sizeof value) != 0) {
     throw TransportError(Kind::local, -1, "setsockopt: " + reason());
@@ -113,20 +127,18 @@ Socket Listener::accept(SteadyTime deadline) {
 Socket connect_to(const Endpoint& endpoint, SteadyTime deadline, int peer) {
   std::string problem = "no time left";
   const Addresses found = resolve(endpoint.host, endpoint.port, false, peer);
+  int addresses = 0;
+  for (const addrinfo* one = found.get(); one != nullptr; one = one->ai_next) ++addresses;
   while (std::chrono::steady_clock::now() < deadline) {
-    Socket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket.open()) throw TransportError(Kind::local, peer, "socket: " + reason());
-    int status = ::connect(socket.fd(), found->ai_addr, found->ai_addrlen);
-    if (status != 0 && errno == EINPROGRESS) {
-      if (!ready(socket.fd(), POLLOUT, deadline)) break;
-      int error = 0;
-      socklen_t size = sizeof error;
-      getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
-      errno = error;
-      status = error == 0 ? 0 : -1;
+    int left = addresses;
+    for (const addrinfo* one = found.get(); one != nullptr; one = one->ai_next, --left) {
+      // One that never answers leaves time for the others.
+      const SteadyTime now = std::chrono::steady_clock::now();
+      Socket socket;
+      const int error = connect_once(*one, now + (deadline - now) / left, peer, socket);
+      if (error == 0) return socket;
+      problem = std::strerror(error);
     }
-    if (status == 0) return socket;
-    problem = reason();
     std::this_thread::sleep_for(milliseconds(5));
   }
   throw TransportError(

@@ -49,8 +49,8 @@ class Listener {
   int port_ = 0;
 };
 
-/// Tries until the deadline: the other side may not listen yet. Throws TransportError (`peer` is
-/// for its text and value).
+/// Tries all addresses of the host until the deadline: the other side may not listen yet. Throws
+/// TransportError (`peer` is for its text and value).
 Socket connect_to(const Endpoint& endpoint, SteadyTime deadline, int peer);
 
 /// No delay, keep-alive, a limit for unacknowledged data; not blocking.

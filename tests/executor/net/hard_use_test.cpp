@@ -1,6 +1,8 @@
 // Does a broken peer give a clear error before the deadline, and never a hang?
 #include <fmt/format.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -22,6 +24,27 @@
 #include "executor/net/store.h"
 #include "models/base/subprocess.h"
 #include "tests/executor/net/meshes.h"
+
+namespace orrery::executor::hard_use_test {
+namespace {
+
+/// A name with ::1 and then 127.0.0.1 (getaddrinfo() below).
+constexpr const char* kTwoAddresses = "two-addresses.test";
+
+}  // namespace
+}  // namespace orrery::executor::hard_use_test
+
+/// In place of the C library's, as machines rarely have a name with two addresses.
+extern "C" int getaddrinfo(const char* name, const char* service, const addrinfo* hints,
+                           addrinfo** found) {
+  static const auto lookup =
+      reinterpret_cast<decltype(&getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  if (name != std::string(orrery::executor::hard_use_test::kTwoAddresses)) {
+    return lookup(name, service, hints, found);
+  }
+  const int status = lookup("::1", service, hints, found);
+  return status != 0 ? status : lookup("127.0.0.1", service, hints, &(*found)->ai_next);
+}
 
 namespace orrery::executor::hard_use_test {
 namespace {
@@ -255,6 +278,18 @@ TEST(HardUse, AnotherGenerationIsRefused) {
   EXPECT_THROW(stranger.get(), TransportError);
 }
 
+// As where somebody without the token exchanges the connections of a rank to two others.
+TEST(HardUse, AConnectionThatIsLedToAnotherRankIsRefused) {
+  Gate gate(Listener(), "t", {Role::rank, 1, 3, 4});
+  const Endpoint endpoint{"127.0.0.1", gate.port()};
+  auto led = std::async(std::launch::async, [&] {
+    join(endpoint, "t", {Role::rank, 2, 3, 4}, soon(), 0);
+  });
+  EXPECT_FALSE(gate.next(Clock::now() + milliseconds(500)));
+  EXPECT_EQ(gate.last_refusal(), "a connection for rank 0 at rank 1");
+  EXPECT_THROW(led.get(), TransportError);
+}
+
 TEST(HardUse, AnImpostorThatAcceptsIsFound) {
   Listener listener;
   auto impostor = std::async(std::launch::async, [&] {
@@ -274,6 +309,13 @@ TEST(HardUse, AnImpostorThatAcceptsIsFound) {
     EXPECT_STREQ(error.what(), "the other side does not know the run's token");
   }
   impostor.get();
+}
+
+TEST(HardUse, AllAddressesOfANameAreTried) {
+  const Listener listener("127.0.0.1");
+  EXPECT_TRUE(
+      connect_to({kTwoAddresses, listener.port()}, Clock::now() + std::chrono::seconds(10), 0)
+          .open());
 }
 
 TEST(HardUse, TwoListenersOnOnePortAreAClearError) {
