@@ -86,6 +86,43 @@ class PlannerLaws(unittest.TestCase):
         with self.assertRaises(ZeroDivisionError):
             at.plan(type("Broken", (orrery.Planner,), {"plan": lambda self, input: 1 / 0}))
 
+    def test_an_input_that_is_kept_has_no_answers_once_the_planner_or_policy_has_ended(self):
+        at = random_training(random.Random(0))
+        plan = at.plan("megatron_grid").outcome
+        self.assertIsInstance(plan, Plan)
+        kept = []
+
+        class Planner(orrery.Planner):
+            breaks: Annotated[bool, "raises"] = False
+
+            def plan(self, input):
+                kept.append(input)
+                input.evaluate(plan)
+                return plan if not self.breaks else {}["nothing"]
+
+        class Policy(orrery.RecoveryPolicy):
+            breaks: Annotated[bool, "raises"] = False
+
+            def __init__(self, input, **settings):
+                super().__init__(input, **settings)
+                kept.append(input)
+                input.evaluate(plan)
+                if self.breaks:
+                    raise KeyError("nothing")
+
+        at.plan(Planner)
+        with self.assertRaises(KeyError):
+            at.plan(Planner, breaks=True)
+        policy = at.policy(Policy)
+        kept[-1].evaluate(plan)
+        del policy
+        with self.assertRaises(KeyError):
+            at.policy(Policy, breaks=True)
+        self.assertEqual(len(kept), 4)
+        for each in kept:
+            with self.assertRaisesRegex(ValueError, "that asked has ended"):
+                each.evaluate(plan)
+
     def test_settings_are_named_and_typed(self):
         at = random_training(random.Random(2))
         with self.assertRaisesRegex(orrery.ConfigError, "options.tensor: FirstFit has no such"):

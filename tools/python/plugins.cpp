@@ -17,12 +17,20 @@ namespace {
 struct PlannerQuestions {
   PlannerQuestions(const models::Evaluator* asked, const std::atomic<bool>* flag)
       : evaluator(asked), canceled(flag) {}
-  const models::Evaluator* evaluator;  ///< Null once the search has ended.
+  const models::Evaluator* evaluator;  ///< Null once the search or the policy has ended.
   const std::atomic<bool>* canceled;   ///< May be null.
 };
 
+/// Ends the questions when it goes: Python may keep its input for longer.
+std::shared_ptr<void> end_with(const std::shared_ptr<PlannerQuestions>& questions) {
+  return {questions.get(), [questions](void*) {
+            questions->evaluator = nullptr;
+            questions->canceled = nullptr;
+          }};
+}
+
 const models::Evaluator& evaluator_of(const PlannerQuestions& questions) {
-  if (questions.evaluator == nullptr) throw py::value_error("the search that asked has ended");
+  if (questions.evaluator == nullptr) throw py::value_error("the search or policy that asked has ended");
   return *questions.evaluator;
 }
 
@@ -102,13 +110,12 @@ planners::PlannerResult PythonPlanner::plan(const planners::PlannerInput& input)
   const std::shared_ptr<Context> context =
       context_ ? context_ : copy_of(input.cluster, input.workload, input.job, input.profile);
   const auto questions = std::make_shared<PlannerQuestions>(&input.evaluator, input.canceled);
+  const std::shared_ptr<void> asked = end_with(questions);
   const py::object given = py::module_::import("orrery.plugins")
                                .attr("PlannerInput")(context, questions, to_python(input.devices),
                                                      input.seed, input.work_budget);
   const std::string where = name_of(planner_) + ".plan()";
   const py::object made = planner_.attr("plan")(given);
-  questions->evaluator = nullptr;
-  questions->canceled = nullptr;
   planners::PlannerResult result;
   if (py::isinstance(made, record_info<planners::PlannerResult>().type)) {
     result = answer<planners::PlannerResult>(made, where);
@@ -133,13 +140,18 @@ planners::PlannerResult PythonPlanner::plan(const planners::PlannerInput& input)
   return result;
 }
 
-PythonPolicy::PythonPolicy(py::object policy, std::shared_ptr<Context> context)
-    : policy_(std::move(policy)), context_(std::move(context)), name_(python::name_of(policy_)) {}
+PythonPolicy::PythonPolicy(py::object policy, std::shared_ptr<Context> context,
+                           std::shared_ptr<void> asked)
+    : policy_(std::move(policy)),
+      context_(std::move(context)),
+      asked_(std::move(asked)),
+      name_(python::name_of(policy_)) {}
 
 PythonPolicy::~PythonPolicy() {
   const py::gil_scoped_acquire acquire;
   policy_ = {};
   context_ = nullptr;
+  asked_ = nullptr;
 }
 
 void PythonPolicy::check(const models::PlanPointer& plan, const std::vector<DeviceId>& live,
@@ -235,12 +247,14 @@ std::unique_ptr<PythonPolicy> make_python_policy(py::handle class_, const py::di
                                                  std::shared_ptr<Context> context) {
   if (!context) context = copy_of(input.cluster, input.workload, input.job, input.profile);
   const auto questions = std::make_shared<PlannerQuestions>(&input.evaluator, nullptr);
+  std::shared_ptr<void> asked = end_with(questions);
   const py::object given =
       py::module_::import("orrery.plugins")
           .attr("PolicyInput")(context, questions, input.interruptions_per_second,
                                input.plan ? to_python(*input.plan) : py::none(), input.seed,
                                to_python(input.runtime));
-  return std::make_unique<PythonPolicy>(class_(given, **settings), std::move(context));
+  return std::make_unique<PythonPolicy>(class_(given, **settings), std::move(context),
+                                        std::move(asked));
 }
 
 void bind_plugins(py::module_& m) {

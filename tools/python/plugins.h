@@ -30,7 +30,8 @@ class PythonPlanner final : public planners::Planner {
 /// replay sees it, which would abort: ConfigError says what is wrong.
 class PythonPolicy final : public models::RecoveryPolicy {
  public:
-  PythonPolicy(py::object policy, std::shared_ptr<Context> context);
+  /// `asked`: kept as long as the policy, whose questions end with it.
+  PythonPolicy(py::object policy, std::shared_ptr<Context> context, std::shared_ptr<void> asked);
   ~PythonPolicy() override;
   PythonPolicy(const PythonPolicy&) = delete;
   PythonPolicy& operator=(const PythonPolicy&) = delete;
@@ -48,6 +49,7 @@ class PythonPolicy final : public models::RecoveryPolicy {
 
   py::object policy_;
   std::shared_ptr<Context> context_;
+  std::shared_ptr<void> asked_;
   std::string name_;
   mutable models::PlanPointer checked_;  ///< The last plan that was found valid.
 };
