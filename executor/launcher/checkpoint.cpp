@@ -194,7 +194,8 @@ void CheckpointFolder::remove_before(StateVersion oldest) const {
   }
 }
 
-CheckpointFolder::Found CheckpointFolder::read(int part, int parts) const {
+CheckpointFolder::Found CheckpointFolder::read(const std::function<void()>& before_each, int part,
+                                               int parts) const {
   std::vector<std::string> paths;
   std::error_code error;
   for (const auto& file : fs::directory_iterator(folder_, error)) {
@@ -205,6 +206,7 @@ CheckpointFolder::Found CheckpointFolder::read(int part, int parts) const {
   std::map<StateVersion, StateBank> banks;
   Found found;
   for (const std::string& path : paths) {
+    if (before_each) before_each();
     std::string bytes;
     if (const auto problem = read_file(path, bytes)) {
       found.problems.push_back(*problem);

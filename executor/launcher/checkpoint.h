@@ -8,6 +8,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -41,8 +42,9 @@ class CheckpointFolder {
     std::vector<StateBank> banks;       ///< One for each version.
     std::vector<std::string> problems;  ///< Files that were not used, and why.
   };
-  /// Reads and checks the files of all devices whose block is `part` modulo `parts`.
-  Found read(int part = 0, int parts = 1) const;
+  /// Reads and checks the files of all devices whose block is `part` modulo `parts`, which may take
+  /// long; calls `before_each` file, where it is set, and passes on what that throws.
+  Found read(const std::function<void()>& before_each = {}, int part = 0, int parts = 1) const;
 
  private:
   std::string folder_;

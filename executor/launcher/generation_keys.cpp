@@ -35,6 +35,27 @@ std::string GenerationKeys::get(const std::string& rest) const {
                        fmt::format("{} did not come", key(rest)));
 }
 
+std::string GenerationKeys::get_of(const std::string& what, int m) const {
+  const std::string wanted = key(fmt::format("{}/{}", what, m));
+  const std::string sign = key(fmt::format("busy/{}", m));
+  std::optional<std::string> last;
+  auto deadline = std::chrono::steady_clock::now() + context_.settings.deadline;
+  do {
+    if (auto value = context_.store.get(wanted, kStoreWait)) return std::move(*value);
+    check_canceled();
+    auto now = context_.store.get(sign, std::chrono::milliseconds(0));
+    if (now == last) continue;
+    last = std::move(now);
+    deadline = std::chrono::steady_clock::now() + context_.settings.deadline;
+  } while (std::chrono::steady_clock::now() < deadline);
+  throw TransportError(TransportError::Kind::timeout, -1, fmt::format("{} did not come", wanted));
+}
+
+void GenerationKeys::busy() const {
+  check_canceled();
+  context_.store.add(key(fmt::format("busy/{}", me_)), 1);
+}
+
 void GenerationKeys::set(const std::string& rest, const std::string& value) const {
   context_.store.set(key(rest), value);
 }

@@ -53,6 +53,11 @@ class GenerationKeys {
   /// Waits for the value, as long as connecting may take. Throws TransportError: timeout, or
   /// peer_lost when the generation is canceled.
   std::string get(const std::string& rest) const;
+  /// As get(), of `<what>/<m>`, which takes member `m` as long as it takes to read or move state: a
+  /// wait's limit after its last busy().
+  std::string get_of(const std::string& what, int m) const;
+  /// Shows those in get_of() that this member goes on. Throws as check_canceled().
+  void busy() const;
   void set(const std::string& rest, const std::string& value) const;
   /// To the launcher, by the reporter's thread.
   void post(const std::string& rest, const std::string& value) const;

@@ -19,6 +19,8 @@
 ///   g/<g>/after                  the last step that all ranks had reported before
 ///   g/<g>/endpoint/<m>           where member m listens
 ///   g/<g>/state/<m>              StateReport
+///   g/<g>/busy/<m>               a number that grows while member m reads or moves state
+///   g/<g>/loaded/<m>             member m has its state
 ///   g/<g>/out/...                to the launcher: clock/<m>, step/<s>/<m>, status/<m>,
 ///                                event/<m>/<n>
 #pragma once

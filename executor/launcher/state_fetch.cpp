@@ -26,8 +26,7 @@ std::vector<StateReport> StateFetch::exchange(Worker* worker) {
   keys_.set(fmt::format("state/{}", keys_.me()), to_message(mine));
   std::vector<StateReport> out;
   for (int m = 0; m < members_; ++m) {
-    const std::string key = fmt::format("state/{}", m);
-    out.push_back(from_message<StateReport>(keys_.get(key), key));
+    out.push_back(from_message<StateReport>(keys_.get_of("state", m), fmt::format("state/{}", m)));
   }
   return out;
 }
@@ -44,17 +43,18 @@ StateReport StateFetch::offers() {
   const RunSettings& s = context_.settings;
   if (keys_.generation() == 0 || s.checkpoint_every == 0) return report;
   // Files of a node are read and offered by one member on it; the cloud's are shared out.
+  const auto busy = [&] { keys_.busy(); };
   std::vector<std::string> problems;
   if (!s.local_checkpoints.empty()) {
     if (keys_.claim("files/" + report.node)) {
-      auto found = CheckpointFolder(s.local_checkpoints, s.run, report.node).read();
+      auto found = CheckpointFolder(s.local_checkpoints, s.run, report.node).read(busy);
       files_ = std::move(found.banks);
       problems = std::move(found.problems);
       for (const StateBank& bank : files_) add(StateOrigin::local, bank);
     }
   }
   if (!s.cloud_checkpoints.empty()) {
-    auto found = CheckpointFolder(s.cloud_checkpoints, s.run).read(keys_.me(), members_);
+    auto found = CheckpointFolder(s.cloud_checkpoints, s.run).read(busy, keys_.me(), members_);
     for (const StateBank& bank : found.banks) add(StateOrigin::cloud, bank);
     problems.insert(problems.end(), found.problems.begin(), found.problems.end());
   }
@@ -80,6 +80,10 @@ std::int64_t StateFetch::load(Worker* worker, Transport& transport, const StateP
               fmt::format("step {}: {} slices from own memory, {} from peers, {} from local "
                           "checkpoints, {} from the cloud",
                           last, units[0], units[1], units[2], units[3]));
+  if (!plan.version) return last;
+  // Else those with little to read would take the others for lost in the first step.
+  keys_.set(fmt::format("loaded/{}", keys_.me()), "1");
+  for (int m = 0; m < members_; ++m) keys_.get_of("loaded", m);
   return last;
 }
 
@@ -100,10 +104,14 @@ std::vector<std::byte> StateFetch::read(const StateMove& move, StateVersion vers
     case StateOrigin::cloud:
       break;
   }
-  const RunSettings& s = context_.settings;
-  const auto found = CheckpointFolder(s.cloud_checkpoints, s.run)
-                         .read(move.slice.block, static_cast<int>(program_.header.blocks.size()));
-  return find(found.banks).read(move.slice, parts);
+  if (cloud_.empty()) {
+    const RunSettings& s = context_.settings;
+    cloud_ = CheckpointFolder(s.cloud_checkpoints, s.run)
+                 .read([&] { keys_.busy(); }, move.slice.block,
+                       static_cast<int>(program_.header.blocks.size()))
+                 .banks;
+  }
+  return find(cloud_).read(move.slice, parts);
 }
 
 void StateFetch::move(Worker* worker, Transport& transport, const StatePlan& plan) {
@@ -117,6 +125,8 @@ void StateFetch::move(Worker* worker, Transport& transport, const StatePlan& pla
   // Block after block, in the same order everywhere; one message for each pair and block.
   for (auto at = plan.moves.begin(); at != plan.moves.end();) {
     const std::int32_t block = at->slice.block;
+    keys_.busy();
+    cloud_.clear();
     std::map<int, std::vector<std::byte>> out;
     std::map<int, std::vector<std::byte>> in;
     std::map<int, std::vector<const StateMove*>> coming;
@@ -147,6 +157,7 @@ void StateFetch::move(Worker* worker, Transport& transport, const StatePlan& pla
       }
     }
   }
+  cloud_.clear();
   if (worker != nullptr) worker->shard().backend().synchronize();
 }
 

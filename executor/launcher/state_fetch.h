@@ -21,11 +21,11 @@ class StateFetch {
       : context_(context), keys_(keys), program_(program), members_(members) {}
 
   /// Publishes what this process has, and needs if it has a worker; waits for all the others'
-  /// reports, which are returned by member. Throws TransportError.
+  /// reports, which are returned by member, as long as they read files. Throws TransportError.
   std::vector<StateReport> exchange(Worker* worker);
   /// Puts the state of plan_state() into the worker, or initial values where it has none, and sends
-  /// what others need. Returns the step that training goes on from. Throws TransportError, and
-  /// std::runtime_error when a slice is gone meanwhile.
+  /// what others need; waits until all have theirs. Returns the step that training goes on from.
+  /// Throws TransportError, and std::runtime_error when a slice is gone meanwhile.
   std::int64_t load(Worker* worker, Transport& transport, const StatePlan& plan);
 
  private:
@@ -39,6 +39,7 @@ class StateFetch {
   const ir::Program& program_;
   int members_;
   std::vector<StateBank> files_;  ///< Of local checkpoints, where this member offers them.
+  std::vector<StateBank> cloud_;  ///< Of the block that is moved, once it was read.
 };
 
 }  // namespace orrery::executor
