@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "executor/net/clock.h"
+#include "executor/net/transport.h"
 #include "models/base/file.h"
 #include "models/base/hash.h"
 #include "models/base/ids.h"
@@ -194,6 +195,14 @@ void CheckpointFolder::remove_before(StateVersion oldest) const {
   }
 }
 
+void CheckpointFolder::remove(StateVersion version, std::int32_t device) const {
+  std::error_code error;
+  for (const auto& file : fs::directory_iterator(folder_, error)) {
+    const auto name = parse_name(file.path().filename().string());
+    if (name && name->version == version && name->device == device) fs::remove(file.path(), error);
+  }
+}
+
 CheckpointFolder::Found CheckpointFolder::read(const std::function<void()>& before_each, int part,
                                                int parts) const {
   std::vector<std::string> paths;
@@ -278,14 +287,30 @@ void CheckpointWriter::write(const StateBank& bank, double held_seconds) {
       continue;
     }
     bytes = bytes.value_or(0) + saved.bytes;
-    std::deque<StateVersion>& written = written_[target.name];
-    written.push_back(bank.version);
-    if (written.size() > kKeptVersions) written.pop_front();
-    if (written.size() == kKeptVersions) target.folder.remove_before(written.front());
+    written_[target.name].push_back(bank.version);
+    remove_old(target, written_[target.name]);
   }
   if (!bytes) return;
   note("checkpoint", fmt::format("rank={} iteration={} bytes={} seconds={:.9g}", rank_,
                                  bank.version.step, *bytes, held_seconds));
+}
+
+void CheckpointWriter::remove_old(const Target& target, Versions& written) const {
+  std::optional<StateVersion> complete = written.back();
+  try {
+    if (saved_by_all_) complete = saved_by_all_(target.name, written);
+  } catch (const TransportError&) {
+    return;  // The store is gone, as the rank will notice.
+  }
+  if (written.size() < kKeptVersions) return;
+  const StateVersion oldest = written[written.size() - kKeptVersions];
+  // What not all have of older versions they never will: no rank is that far behind.
+  std::erase_if(written, [&](StateVersion version) {
+    const bool needless = version < oldest && version != complete;
+    if (needless) target.folder.remove(version, device_);
+    return needless;
+  });
+  if (complete) target.folder.remove_before(std::min(*complete, oldest));
 }
 
 void CheckpointWriter::note(const char* kind, std::string detail) {

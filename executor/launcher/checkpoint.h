@@ -4,7 +4,8 @@
 ///
 /// The three newest versions are kept, since ranks are up to two versions apart: one has written
 /// version v + 1 while another, one finished step behind, still writes v and v - 1 is the newest
-/// that all have.
+/// that all have. Where a rank could not write, the newest that all have may be older: it is kept,
+/// too, until there is a newer one.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -37,6 +38,8 @@ class CheckpointFolder {
              const std::vector<StateSlice>& slices) const;
   /// Removes files of versions before `oldest`, of all devices: also of those that left.
   void remove_before(StateVersion oldest) const;
+  /// Removes the files that this device wrote of the version.
+  void remove(StateVersion version, std::int32_t device) const;
 
   struct Found {
     std::vector<StateBank> banks;       ///< One for each version.
@@ -86,8 +89,19 @@ class CheckpointWriter {
     std::string kind;  ///< "checkpoint" or "checkpoint_failed".
     std::string detail;
   };
-  CheckpointWriter(std::int32_t device, int rank, std::vector<Target> targets)
-      : device_(device), rank_(rank), targets_(std::move(targets)) {}
+  using Versions = std::deque<StateVersion>;  ///< Oldest first.
+  /// Tells the other ranks which versions this one has `written` to a target and kept, and returns
+  /// the newest that all who write there have; none: there is no such. Throws TransportError where
+  /// that is not known: nothing is removed then.
+  using SavedByAll = std::function<std::optional<StateVersion>(const std::string& target,
+                                                               const Versions& written)>;
+  /// `saved_by_all` is called from the thread that writes; empty: no other rank writes.
+  CheckpointWriter(std::int32_t device, int rank, std::vector<Target> targets,
+                   SavedByAll saved_by_all = {})
+      : device_(device),
+        rank_(rank),
+        targets_(std::move(targets)),
+        saved_by_all_(std::move(saved_by_all)) {}
   ~CheckpointWriter() { wait(); }
   bool wanted() const { return !targets_.empty(); }
   /// Returns when the write before it has ended and this one has begun. `since_ns`: of now_ns(),
@@ -98,15 +112,18 @@ class CheckpointWriter {
 
  private:
   void write(const StateBank& bank, double held_seconds);
+  /// Removes what the newest version of `written` makes needless.
+  void remove_old(const Target& target, Versions& written) const;
   void note(const char* kind, std::string detail);
 
   std::int32_t device_;
   int rank_;
   std::vector<Target> targets_;
+  SavedByAll saved_by_all_;
   std::thread thread_;
   std::mutex mutex_;
   std::vector<Note> notes_;
-  std::map<std::string, std::deque<StateVersion>> written_;  ///< By target, oldest first.
+  std::map<std::string, Versions> written_;  ///< By target; those that are kept.
 };
 
 }  // namespace orrery::executor

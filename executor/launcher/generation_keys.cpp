@@ -60,6 +60,10 @@ void GenerationKeys::set(const std::string& rest, const std::string& value) cons
   context_.store.set(key(rest), value);
 }
 
+std::map<std::string, std::string> GenerationKeys::list(const std::string& prefix) const {
+  return context_.store.list(key(prefix));
+}
+
 void GenerationKeys::post(const std::string& rest, const std::string& value) const {
   context_.reporter.post(key("out/" + rest), value);
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -59,6 +60,8 @@ class GenerationKeys {
   /// Shows those in get_of() that this member goes on. Throws as check_canceled().
   void busy() const;
   void set(const std::string& rest, const std::string& value) const;
+  /// All values whose key starts with `prefix`, by their whole key.
+  std::map<std::string, std::string> list(const std::string& prefix) const;
   /// To the launcher, by the reporter's thread.
   void post(const std::string& rest, const std::string& value) const;
   /// True for the first member that claims `what`.

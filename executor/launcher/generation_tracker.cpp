@@ -143,6 +143,14 @@ std::optional<std::int64_t> GenerationTracker::first_step_end() const {
   return std::nullopt;
 }
 
+std::vector<EventReport> GenerationTracker::take_events() {
+  std::vector<EventReport> out;
+  for (; given_events_ < events_.size(); ++given_events_) {
+    if (events_[given_events_].member >= 0) out.push_back(events_[given_events_].report);
+  }
+  return out;
+}
+
 std::vector<std::string> GenerationTracker::details(const std::string& kind) const {
   std::vector<std::string> out;
   for (const Event& event : events_) {

@@ -36,6 +36,8 @@ class GenerationTracker {
   std::optional<std::int64_t> last_event(const std::string& kind) const;
   /// End of the first step on all ranks, in run time.
   std::optional<std::int64_t> first_step_end() const;
+  /// Member events that were not given out before, as they came.
+  std::vector<EventReport> take_events();
   /// Details of member events of a kind, by member.
   std::vector<std::string> details(const std::string& kind) const;
   /// The state that the generation begins with and where its slices came from, in words; empty
@@ -70,7 +72,8 @@ class GenerationTracker {
   std::map<std::int64_t, Reports> steps_;
   std::int64_t given_ = -1;
   std::vector<Event> events_;
-  std::set<std::string> seen_;  ///< Keys of events: a message may come twice.
+  std::size_t given_events_ = 0;  ///< Of events_.
+  std::set<std::string> seen_;    ///< Keys of events: a message may come twice.
 };
 
 }  // namespace orrery::executor

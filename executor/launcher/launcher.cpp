@@ -343,6 +343,11 @@ class Launch {
       }
       store_.client().remove(key);
     }
+    for (const EventReport& event : record.take_events()) {
+      if (event.kind == "checkpoint_failed") o_.say("checkpoint failed: " + event.detail);
+      if (event.kind == "checkpoint_refused") o_.say("checkpoint not used: " + event.detail);
+      if (event.kind == "checkpoints_pruned") o_.say("removed checkpoints: " + event.detail);
+    }
     if (generation_ > told_state_) {
       if (const std::string found = record.state_found(); !found.empty()) {
         o_.say(fmt::format("generation {} goes on with the {}", generation_, found));
@@ -394,15 +399,6 @@ class Launch {
     GenerationSummary summary = record.summary();
     summary.what = current.what;
     report_.generations.push_back(std::move(summary));
-    for (const std::string& detail : record.details("checkpoint_failed")) {
-      o_.say("checkpoint failed: " + detail);
-    }
-    for (const std::string& detail : record.details("checkpoint_refused")) {
-      o_.say("checkpoint not used: " + detail);
-    }
-    for (const std::string& detail : record.details("checkpoints_pruned")) {
-      o_.say("removed checkpoints: " + detail);
-    }
     if (o_.out.empty()) return;
     write_generation(
         o_.out, current.program, record.log(),

@@ -21,6 +21,8 @@
 ///   g/<g>/state/<m>              StateReport
 ///   g/<g>/busy/<m>               a number that grows while member m reads or moves state
 ///   g/<g>/loaded/<m>             member m has its state
+///   g/<g>/saved/<target>/<m>     steps whose checkpoints rank m keeps in a folder ("local",
+///                                "cloud"), or "-": it writes none there
 ///   g/<g>/out/...                to the launcher: clock/<m>, step/<s>/<m>, status/<m>,
 ///                                event/<m>/<n>
 #pragma once

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -35,6 +36,12 @@ Listener listen(const std::string& address) {
     throw std::runtime_error(error.what());
   }
 }
+
+/// What a rank has saved to a target; kWritesNone: others do.
+std::string saved_key(const std::string& target, int rank) {
+  return fmt::format("saved/{}/{}", target, rank);
+}
+constexpr const char* kWritesNone = "-";
 
 }  // namespace
 
@@ -158,8 +165,11 @@ void RankGeneration::train(MemberStatus& status) {
     live.loaded = live.worker != nullptr;
     status.last_step = live.last;
     if (live.worker) {
-      live.checkpoints = std::make_unique<CheckpointWriter>(context_.environment.device, me_,
-                                                            checkpoint_targets(members));
+      live.checkpoints = std::make_unique<CheckpointWriter>(
+          context_.environment.device, me_, checkpoint_targets(members),
+          [this](const std::string& target, const CheckpointWriter::Versions& written) {
+            return saved_by_all(target, written);
+          });
       run_steps(live, live.last + 1, status);
     }
     if (live.checkpoints) live.checkpoints->wait();
@@ -193,8 +203,28 @@ std::vector<CheckpointWriter::Target> RankGeneration::checkpoint_targets(
                        slices_to_save(members, me_, false), "cloud"});
   }
   // What others write does not hold this rank.
-  std::erase_if(targets, [](const CheckpointWriter::Target& one) { return one.slices.empty(); });
+  std::erase_if(targets, [&](const CheckpointWriter::Target& one) {
+    if (one.slices.empty()) keys_.set(saved_key(one.name, me_), kWritesNone);
+    return one.slices.empty();
+  });
   return targets;
+}
+
+std::optional<StateVersion> RankGeneration::saved_by_all(
+    const std::string& target, const CheckpointWriter::Versions& written) const {
+  std::string steps = " ";
+  for (const StateVersion& version : written) steps += fmt::format("{} ", version.step);
+  keys_.set(saved_key(target, me_), steps);
+  const auto saved = keys_.list(fmt::format("saved/{}/", target));
+  if (saved.size() < program_.ranks.size()) return std::nullopt;  // Not all have written yet.
+  for (auto version = written.rbegin(); version != written.rend(); ++version) {
+    const std::string step = fmt::format(" {} ", version->step);
+    const bool all = std::all_of(saved.begin(), saved.end(), [&](const auto& one) {
+      return one.second == kWritesNone || one.second.find(step) != std::string::npos;
+    });
+    if (all) return *version;
+  }
+  return std::nullopt;
 }
 
 void RankGeneration::prune() {

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ class RankGeneration {
   /// Folders that this rank writes something to.
   std::vector<CheckpointWriter::Target> checkpoint_targets(
       const std::vector<StateReport>& members) const;
+  /// As CheckpointWriter asks.
+  std::optional<StateVersion> saved_by_all(const std::string& target,
+                                           const CheckpointWriter::Versions& written) const;
   void run_steps(Live& live, std::int64_t first, MemberStatus& status);
   void before_op(Live& live, OpId op);
   /// Faults that were asked for at this point of the step.

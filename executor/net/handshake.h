@@ -1,7 +1,7 @@
 /// How two processes of a run find out that they belong together: both prove that they know the
 /// run's token without sending it, and name generation, own rank and the rank that is meant. Out of
-/// it come the keys that authenticate all that follows. Keeps strangers and mixed-up runs out; it does not encrypt
-/// (docs/security.md).
+/// it come the keys that authenticate all that follows. Keeps strangers and mixed-up runs out; it
+/// does not encrypt (docs/security.md).
 ///
 /// Acceptor: Challenge, with 32 random bytes. Connector: Hello, with its own 32 and a proof.
 /// Acceptor: Verdict, with a proof. A proof is the HMAC-SHA-256, keyed by the token, of a word for
@@ -39,8 +39,8 @@ struct SessionKeys {
 std::string make_token();
 
 /// The connecting side. `peer`: the rank that is to accept, -1: the store; an acceptor of another
-/// rank refuses. Throws TransportError: refused with the acceptor's reason, or the acceptor does not
-/// know the token.
+/// rank refuses. Throws TransportError: refused with the acceptor's reason, or the acceptor does
+/// not know the token.
 SessionKeys introduce(const Socket& socket, const std::string& token, const Identity& self,
                       SteadyTime deadline, int peer);
 

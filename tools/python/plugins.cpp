@@ -30,7 +30,8 @@ std::shared_ptr<void> end_with(const std::shared_ptr<PlannerQuestions>& question
 }
 
 const models::Evaluator& evaluator_of(const PlannerQuestions& questions) {
-  if (questions.evaluator == nullptr) throw py::value_error("the search or policy that asked has ended");
+  if (questions.evaluator == nullptr)
+    throw py::value_error("the search or policy that asked has ended");
   return *questions.evaluator;
 }
 

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include "executor/net/clock.h"
+#include "executor/net/transport.h"
 #include "models/base/ids.h"
 
 namespace orrery::executor::checkpoint_test {
@@ -114,6 +116,53 @@ TEST_F(Checkpoints, OnlyTheThreeNewestAreKeptAlsoOfDevicesThatLeft) {
   const auto notes = writer.take_notes();
   ASSERT_EQ(notes.size(), 4u);
   EXPECT_EQ(notes[3].kind, "checkpoint");
+}
+
+TEST_F(Checkpoints, TheNewestThatAllRanksHaveIsKeptUntilThereIsANewerOne) {
+  const CheckpointFolder folder(folder_.string(), "run");
+  const auto steps = [&] {
+    std::vector<std::int64_t> out;
+    for (const StateBank& found : folder.read().banks) out.push_back(found.version.step);
+    return out;
+  };
+  // What another rank, device 7, wrote before it no longer could, and an earlier generation.
+  for (const StateVersion version : {StateVersion{1, 0}, StateVersion{3, 1}}) {
+    ASSERT_EQ(folder.save(bank(version, 9), 7, all()).problem, std::nullopt);
+  }
+  std::optional<StateVersion> complete;
+  bool known = true;
+  CheckpointWriter writer(2, 0, {{folder, all(), "local"}},
+                          [&](const std::string& target, const CheckpointWriter::Versions& own) {
+                            EXPECT_EQ(target, "local");
+                            EXPECT_EQ(own.back().generation, 1);
+                            if (known) return complete;
+                            throw TransportError(TransportError::Kind::peer_lost, -1, "gone");
+                          });
+  const auto write = [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t step = first; step <= last; ++step) {
+      writer.start(bank({step, 1}, 5), now_ns());
+    }
+    writer.wait();
+  };
+  using Steps = std::vector<std::int64_t>;
+  write(2, 3);
+  EXPECT_EQ(steps(), (Steps{1, 2, 3}));
+  complete = {3, 1};
+  write(4, 8);
+  EXPECT_EQ(steps(), (Steps{3, 6, 7, 8}));
+  const std::vector<fs::path> kept = files();
+  EXPECT_EQ(std::count_if(kept.begin(), kept.end(),
+                          [](const fs::path& file) {
+                            return file.filename().string().find(".device-7.") != std::string::npos;
+                          }),
+            2);
+  known = false;
+  write(9, 10);
+  EXPECT_EQ(steps(), (Steps{3, 6, 7, 8, 9, 10}));
+  known = true;
+  complete = {10, 1};
+  write(11, 11);
+  EXPECT_EQ(steps(), (Steps{9, 10, 11}));
 }
 
 TEST_F(Checkpoints, OfARankAreNotedOnceWithTheBytesOfAllFoldersAndTheTimeThatTheyHeldTraining) {

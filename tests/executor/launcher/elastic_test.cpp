@@ -1,5 +1,8 @@
 // Does training go on as if nothing had happened when ranks die or plans change?
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
 
 #include "tests/executor/launcher/runs.h"
 
@@ -79,6 +82,38 @@ TEST(Elastic, WithoutACopyInMemoryALocalOrCloudCheckpointBringsItBack) {
     EXPECT_LE(worst_difference(losses_of(report), expected), 1e-12);
     const std::int64_t first = first_repeated_step(report, kSteps);
     EXPECT_TRUE(first == 3 || first == 5) << first;  // After step 2 or 4.
+  }
+}
+
+TEST(Elastic, ARankThatCannotWriteCheckpointsCostsNobodyTheLastCompleteOne) {
+  const models::Workload workload = tiny_workload();
+  const ir::Program program = pipeline_of(3);
+  constexpr int kSteps = 9;
+  constexpr int kComplete = 2;
+  for (const bool cloud : {false, true}) {
+    const TemporaryFolder folder;
+    LaunchOptions options = launch_options(program, kSteps);
+    options.devices.resize(3);
+    options.hosts = {{"a", 2, {"--address", "127.0.0.1"}}, {"b", 1, {"--address", "127.0.0.1"}}};
+    options.listen = "127.0.0.1";
+    options.settings.elastic = true;
+    options.settings.run = "run";
+    options.settings.checkpoint_every = 1;
+    (cloud ? options.settings.cloud_checkpoints : options.settings.local_checkpoints) =
+        folder.path();
+    // Folders lie where device 2, which is lost later, would put its files after step 2.
+    for (int step = kComplete + 1; step <= kSteps; ++step) {
+      for (std::size_t block = 0; block < program.header.blocks.size(); ++block) {
+        std::filesystem::create_directories(
+            folder.path(fmt::format("run/{}/step-{}.generation-0.block-{}.device-2.state/full",
+                                    cloud ? "." : "b", step, block)));
+      }
+    }
+    options.settings.faults = {{2, kSteps - 1, 5, false}};
+    options.next_program = shorter_pipeline(workload);
+    const LaunchReport report = complete(options);
+    EXPECT_LE(worst_difference(losses_of(report), expected_losses(program, kSteps)), 1e-12);
+    EXPECT_EQ(first_repeated_step(report, kSteps), kComplete + 1);
   }
 }
 

@@ -168,6 +168,12 @@ TEST(HardUse, AFullDiskWhileCheckpointingIsSaidAndTrainingGoesOn) {
   options.settings.local_checkpoints = folder.path();
   std::string said;
   listen(options, said);
+  options.on_step = [&](const StepLine& line) {
+    // Each rank has said it with a step before.
+    if (line.step == 4) {
+      EXPECT_NE(said.find("checkpoint failed"), std::string::npos);
+    }
+  };
   ::setrlimit(RLIMIT_FSIZE, &small);
   const LaunchReport report = complete(options);
   ::setrlimit(RLIMIT_FSIZE, &before);

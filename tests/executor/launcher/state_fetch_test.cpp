@@ -30,7 +30,8 @@ constexpr const char* kToken = "token";
 constexpr std::int64_t kGeneration = 1;  ///< The first that looks for files.
 constexpr int kMembers = 2;
 
-/// A member without a worker, on a node that both share: publishes what it has, waits for the other.
+/// A member without a worker, on a node that both share: publishes what it has, waits for the
+/// other.
 std::vector<StateReport> exchange(const Endpoint& store, const RunSettings& settings, int me) {
   const RankEnvironment environment{store, kToken, me, "node", "127.0.0.1", kGeneration};
   StoreClient client(store, kToken);

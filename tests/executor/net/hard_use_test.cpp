@@ -1,6 +1,6 @@
 // Does a broken peer give a clear error before the deadline, and never a hang?
-#include <fmt/format.h>
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
 #include <signal.h>
