@@ -122,8 +122,8 @@ class HotSpare final : public MemoryCloudPolicy {
   std::string name() const override { return kHotSpareRecovery.name; }
 
  protected:
-  /// As many nodes as the cluster has without its spares: those with the highest ids of the kind
-  /// that has most nodes stay out.
+  /// As many nodes as the cluster has without its spares: one after the other, the node with the
+  /// highest id of the kind that has most nodes left stays out.
   std::vector<DeviceId> planned_on(const std::vector<DeviceId>& usable) const override {
     const models::Cluster& cluster = input().cluster;
     std::vector<NodeId> nodes;
@@ -137,12 +137,14 @@ class HotSpare final : public MemoryCloudPolicy {
     std::map<std::vector<int>, int> kinds;
     for (const NodeId node : nodes) ++kinds[cluster.node(node).gpu_types];
     std::vector<bool> out(cluster.nodes.size(), false);
-    for (auto node = nodes.rbegin(); node != nodes.rend() && surplus > 0; ++node) {
+    for (; surplus > 0; --surplus) {
       const auto most = std::max_element(kinds.begin(), kinds.end(),
                                          [](auto& a, auto& b) { return a.second < b.second; });
-      if (cluster.node(*node).gpu_types != most->first) continue;
+      const auto node = std::find_if(nodes.rbegin(), nodes.rend(), [&](NodeId id) {
+        return !out[id.index()] && cluster.node(id).gpu_types == most->first;
+      });
       out[node->index()] = true;
-      --surplus;
+      --most->second;
     }
     std::vector<DeviceId> result;
     for (const DeviceId device : usable) {

@@ -227,6 +227,15 @@ TEST(HotSpare, KeepsSparesOutSwapsThemAndThenShrinks) {
   EXPECT_DOUBLE_EQ(seconds_of(d, Kind::reinitialize), 300);
 }
 
+TEST(HotSpare, KeepsSparesOfSeveralKindsWhereOneHasTooFewNodes) {
+  Fixture f("hot_spare", {{"spares", "5"}});  // Of A there are four.
+  std::set<NodeId> nodes;
+  for (const DeviceId device : ir::devices_of(*f.life->state().plan)) {
+    nodes.insert(f.world->cluster.device(device).node);
+  }
+  EXPECT_EQ(nodes.size(), 1u) << "six nodes less five spares";
+}
+
 TEST(HotSpare, RefusesToSpareEveryNode) {
   const auto world = recovery_world();
   EXPECT_EQ(make_policy("hot_spare", policy_input(*world), {{"spares", "6"}}), nullptr);
