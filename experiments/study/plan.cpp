@@ -85,6 +85,9 @@ std::vector<RunTask> make_tasks(const PlanSettings& args, config::Diagnostics& d
     diagnostics.add(at_setting("within"), "is for --near", "--near PLAN");
   }
   spec.within = args.within.value_or(spec.within);
+  for (const std::string& key : args.robust.given) {
+    diagnostics.add(at_setting(key), "is for --robust", "--robust TRACE");
+  }
   check_names(spec, library, diagnostics);
   check_exports({args.timeline.value_or(""), "", ""}, spec.cost, diagnostics);
   check_outputs(outputs_of(args), input_files(args.job), diagnostics);

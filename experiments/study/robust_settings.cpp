@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "models/config/document.h"
+
 namespace orrery::experiments {
 namespace {
 
@@ -82,6 +84,12 @@ void describe(config::Visitor& v, RobustChoices& choices) {
   }
   if (v.reading() && (choices.intervals.empty() || choices.intervals.size() > kMostIntervals)) {
     v.problem("intervals", fmt::format("one to {} factors", kMostIntervals));
+  }
+  if (!v.reading()) return;
+  static const std::vector<config::FieldText> kFields = config::field_texts<RobustChoices>();
+  for (const config::FieldText& field : kFields) {
+    const bool is_trace = field.key == RobustChoices().trace_key;
+    if (!is_trace && v.given(field.key.c_str())) choices.given.push_back(field.key);
   }
 }
 

@@ -53,6 +53,7 @@ struct RobustChoices {
   Prices prices = Prices::on_demand;
   BackgroundTransfers background_transfers = BackgroundTransfers::simulated;
   std::map<std::string, std::string> runtime;
+  std::vector<std::string> given;  ///< Settings that were read, but for `trace`.
 };
 void describe(config::Visitor& v, RobustChoices& choices);
 

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "experiments/study/simulate.h"
+#include "models/config/document.h"
 #include "tests/experiments/support.h"
 
 namespace orrery::experiments::plan_test {
@@ -53,6 +56,31 @@ TEST(Plan, AllProblemsComeAtOnceAtTheirSettings) {
     std::vector<std::string> at;
     for (const config::Problem& problem : error.problems) at.push_back(problem.at.file);
     EXPECT_EQ(at, (std::vector<std::string>{"--planner", "--cluster", "--model", "--output"}));
+  }
+}
+
+TEST(Plan, SettingsOfRobustPlanningAreRefusedWithoutIt) {
+  const support::TempFolder folder;
+  config::Diagnostics problems;
+  PlanSettings settings;
+  config::describe_value(
+      config::load_value_text("planner: [amp]\nspares: 2\nset: {a: 1}\nplan: [none.yaml]\n"
+                              "days: 1\nprices: spot\nruntime: {monitor: timeout}\n",
+                              "settings", problems),
+      settings, problems);
+  problems.raise();
+  settings.job = small_job(folder);
+  try {
+    plan(settings, {});
+    FAIL() << "nobody asks for a robust plan";
+  } catch (const config::ConfigError& error) {
+    std::set<std::string> at;
+    for (const config::Problem& problem : error.problems) {
+      EXPECT_EQ(problem.what, "is for --robust");
+      at.insert(problem.at.file);
+    }
+    EXPECT_EQ(at, (std::set<std::string>{"--spares", "--set", "--plan", "--days", "--prices",
+                                         "--runtime"}));
   }
 }
 
