@@ -36,6 +36,8 @@ namespace orrery::experiments {
 namespace {
 
 constexpr std::size_t kLinksShown = 10;
+/// Option of planners that search what a runner can run.
+constexpr const char* kTargetOption = "target";
 
 void check_simulation(const LoadedRun& run, config::Diagnostics& diagnostics) {
   const RunSpec& spec = run.spec;
@@ -241,7 +243,12 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
   }
   run.workload =
       models::load_workload(spec.model.value, spec.job, library, spec.model.at, diagnostics);
-  if (spec.planner) check_planner(*spec.planner, diagnostics);
+  if (spec.planner) {
+    if (spec.executable_by && knows_option(spec.planner->name.value, kTargetOption)) {
+      run.spec.planner->options.try_emplace(kTargetOption, name_of_enum(*spec.executable_by));
+    }
+    check_planner(*run.spec.planner, diagnostics);
+  }
   check_lengths(spec, diagnostics);
   LoadedProfile profile = load_profile(spec.profile, spec.scale_profile, base_folder, run.cluster,
                                        library, diagnostics);

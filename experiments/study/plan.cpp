@@ -23,7 +23,6 @@ namespace orrery::experiments {
 namespace {
 
 constexpr const char* kJudgedOption = "evaluate_top";
-constexpr const char* kTargetOption = "target";
 
 std::vector<std::string> planner_list(const PlanSettings& args, config::Diagnostics& diagnostics) {
   std::vector<std::string> names;
@@ -60,9 +59,6 @@ PlannerChoice choose(const std::string& name, const std::vector<std::string>& al
     if (all.size() > 1 && !known_to_any && name != all.front()) continue;
     choice.options[option] = value;
     choice.option_positions[option] = at_setting("option");
-  }
-  if (args.executable_by && knows_option(name, kTargetOption)) {
-    choice.options.try_emplace(kTargetOption, name_of_enum(*args.executable_by));
   }
   if (all.size() > 1 && knows_option(name, kJudgedOption)) {
     choice.options.try_emplace(kJudgedOption, std::to_string(kJudgedInComparisons));

@@ -51,7 +51,8 @@ struct RunSpec : TrainingInputs {
   config::Position stragglers_at;
   config::Position slow_links_at;
   std::int64_t work_budget = 0;  ///< Of the planner; 0: its own end.
-  /// Plans of a planner that this runner cannot run are no plans.
+  /// Plans of a planner that this runner cannot run are no plans; one with an option `target`
+  /// searches for it (load_run()).
   std::optional<models::PlanRunner> executable_by;
   /// Plan file whose state is in place already, of planners that keep near to one.
   std::optional<config::Located<std::string>> near;

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
+#include <string>
 
 #include "experiments/study/simulate.h"
 #include "models/config/document.h"
@@ -82,6 +84,29 @@ TEST(Plan, SettingsOfRobustPlanningAreRefusedWithoutIt) {
     EXPECT_EQ(at, (std::set<std::string>{"--spares", "--set", "--plan", "--days", "--prices",
                                          "--runtime"}));
   }
+}
+
+TEST(Plan, WhoIsToRunThePlanSteersEverySearchThatCanBeSteered) {
+  const support::TempFolder folder;
+  write_text_file(folder / "pair.yaml", support::kCluster);
+  RunSpec spec;  // As a study has it.
+  spec.cluster.value = folder / "pair.yaml";
+  spec.model.value = "gpt3_125m";
+  spec.job.global_batch = 4;
+  spec.job.sequence_length = 512;
+  spec.executable_by = models::PlanRunner::megatron;
+  const auto options = [&](const std::string& planner,
+                           const std::map<std::string, std::string>& given) {
+    spec.planner = PlannerChoice{{planner, {}}, given, {}};
+    config::Diagnostics problems;
+    const LoadedRun run = load_run(spec, "", support::library(), problems);
+    problems.raise();
+    return run.spec.planner->options;
+  };
+  using Options = std::map<std::string, std::string>;
+  EXPECT_EQ(options("orrery", {}), (Options{{"target", "megatron"}}));
+  EXPECT_EQ(options("orrery", {{"target", "executor"}}), (Options{{"target", "executor"}}));
+  EXPECT_EQ(options("amp", {}), Options{}) << "it has no such option";
 }
 
 TEST(Plan, ACanceledCallSaysSo) {
