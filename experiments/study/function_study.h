@@ -1,7 +1,8 @@
 /// Any function of this folder, from described settings to a described result, as a command of
 /// studies: a run's settings are the function's, and its row of runs.csv ends in the result,
 /// flattened ("plans.0.evaluation.mfu"); result.json has it as it is. Paths in the settings are
-/// seen from the folder of the study.
+/// seen from the folder of the study. An input_files(settings) beside the function names those that
+/// decide its result.
 #pragma once
 #include <functional>
 #include <string>
@@ -22,12 +23,13 @@ struct FunctionResult {
 
 /// A call of a function.
 struct FunctionRun {
-  config::Value settings;  ///< Every field, defaults included.
+  config::Value settings;           ///< Every field, defaults included.
+  std::vector<std::string> inputs;  ///< Files and entries of the library that it names.
   std::function<FunctionResult()> call;
 };
 
 TaskList function_tasks(const Study& study, const std::vector<std::pair<Point, FunctionRun>>& runs,
-                        bool uses_all);
+                        const models::Library& library, bool uses_all);
 
 namespace detail {
 
@@ -55,8 +57,9 @@ FunctionResult call_function(const Settings& settings) {
 }
 
 template <auto Function, bool kUsesAll>
-TaskList tasks_of_function(const Study& study, std::vector<Point> points, const models::Library&,
-                           const RunnerOptions& options, config::Diagnostics& diagnostics) {
+TaskList tasks_of_function(const Study& study, std::vector<Point> points,
+                           const models::Library& library, const RunnerOptions& options,
+                           config::Diagnostics& diagnostics) {
   using Settings = typename FunctionTraits<decltype(Function)>::Settings;
   std::vector<std::pair<Point, FunctionRun>> runs;
   for (auto& [point, read] : read_settings<Settings>(
@@ -64,10 +67,11 @@ TaskList tasks_of_function(const Study& study, std::vector<Point> points, const 
     Settings& settings = read;
     const config::Value asked = config::to_value(settings);
     if constexpr (requires { settings.judge.cache; }) settings.judge.cache = options.cache;
-    FunctionRun run{asked, [settings] { return call_function<Function, Settings>(settings); }};
+    FunctionRun run{asked, input_files(settings),
+                    [settings] { return call_function<Function, Settings>(settings); }};
     runs.emplace_back(std::move(point), std::move(run));
   }
-  return function_tasks(study, runs, kUsesAll);
+  return function_tasks(study, runs, library, kUsesAll);
 }
 
 }  // namespace detail

@@ -162,7 +162,7 @@ RobustResult robust_plan(const RobustSettings& settings, const Call& call,
   check_names(spec, library, problems);
   refuse_judging(settings, problems);
   const std::vector<OutputFile> outputs = {{"output", settings.output}};
-  check_outputs(outputs, input_files(settings.job), problems);
+  check_outputs(outputs, input_files(settings), problems);
   std::vector<ReplayPolicy> policies = policies_of(settings.choices, problems);
   if (settings.planners.empty() && settings.choices.plans.empty()) {
     problems.add(at_setting("planner"), "no planner is named, and no plan file",

@@ -4,12 +4,19 @@
 
 #include <cmath>
 
+#include "experiments/study/exports.h"
 #include "models/config/document.h"
 
 namespace orrery::experiments {
 namespace {
 
 constexpr std::size_t kMostIntervals = 8;
+
+void add_scalars(const config::Value& value, std::vector<std::string>& out) {
+  if (value.is_scalar()) out.push_back(value.text);
+  for (const config::Value& item : value.items) add_scalars(item, out);
+  for (const config::Value::Entry& entry : value.entries) add_scalars(entry.value, out);
+}
 
 }  // namespace
 
@@ -106,6 +113,15 @@ void describe(config::Visitor& v, RobustSettings& settings) {
   describe(v, settings.job);
   describe(v, settings.judge);
   if (settings.work_budget) v.at_least("work_budget", *settings.work_budget, std::int64_t{1});
+}
+
+std::vector<std::string> input_files(const RobustSettings& settings) {
+  const RobustChoices& choices = settings.choices;
+  std::vector<std::string> files = input_files(settings.job);
+  files.insert(files.end(), choices.plans.begin(), choices.plans.end());
+  if (choices.trace) files.push_back(*choices.trace);
+  for (const auto& [path, value] : choices.settings) add_scalars(value, files);
+  return files;
 }
 
 }  // namespace orrery::experiments

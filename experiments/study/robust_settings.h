@@ -68,5 +68,7 @@ struct RobustSettings {
 };
 /// The settings of `orrery advise`.
 void describe(config::Visitor& v, RobustSettings& settings);
+/// Those that it reads; among them what is set of the trace, which may name more files.
+std::vector<std::string> input_files(const RobustSettings& settings);
 
 }  // namespace orrery::experiments

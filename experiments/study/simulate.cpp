@@ -220,6 +220,12 @@ void describe(config::Visitor& v, SimulateSettings& settings) {
   describe(v, settings.judge);
 }
 
+std::vector<std::string> input_files(const SimulateSettings& settings) {
+  std::vector<std::string> files = input_files(settings.job);
+  files.insert(files.end(), settings.plans.begin(), settings.plans.end());
+  return files;
+}
+
 void describe(config::Visitor& v, StepTimes& times) {
   v.title("Times of steps");
   v.required("steps", times.steps, "how many");
@@ -282,9 +288,7 @@ SimulateResult simulate(const SimulateSettings& settings, const Call& call,
   }
   const std::vector<OutputFile> outputs = {
       {"timeline", settings.timeline}, {"log", settings.log}, {"program", settings.program}};
-  std::vector<std::string> inputs = input_files(settings.job);
-  inputs.insert(inputs.end(), settings.plans.begin(), settings.plans.end());
-  check_outputs(outputs, inputs, diagnostics);
+  check_outputs(outputs, input_files(settings), diagnostics);
   check_steps(settings, diagnostics);
   diagnostics.raise();
   SimulateResult result;

@@ -30,6 +30,8 @@ struct SimulateSettings {
   Text program;
 };
 void describe(config::Visitor& v, SimulateSettings& settings);
+/// Those that it reads.
+std::vector<std::string> input_files(const SimulateSettings& settings);
 
 struct SimulatedStep {
   models::PlannedStep plan;

@@ -175,6 +175,13 @@ void describe(config::Visitor& v, SwitchSettings& settings) {
   }
 }
 
+std::vector<std::string> input_files(const SwitchSettings& settings) {
+  std::vector<std::string> files = input_files(settings.job);
+  files.push_back(settings.from);
+  if (settings.to) files.push_back(*settings.to);
+  return files;
+}
+
 void describe(config::Visitor& v, SwitchedDevice& device) {
   models::DeviceTraffic& traffic = device.traffic;
   v.title("Traffic of a device");
@@ -228,9 +235,7 @@ int exit_status(const SwitchResult& result) {
 
 SwitchResult switch_plans(const SwitchSettings& settings, const Call& call, Diagnostics problems) {
   const std::vector<OutputFile> outputs = {{"output", settings.output}};
-  std::vector<std::string> inputs = input_files(settings.job);
-  inputs.push_back(settings.from);
-  check_outputs(outputs, inputs, problems);
+  check_outputs(outputs, input_files(settings), problems);
   std::vector<std::string> files = {settings.from};
   if (settings.to) files.push_back(*settings.to);
   std::vector<LoadedRun> runs = load_plans(files, settings.job, {}, {}, std::move(problems));

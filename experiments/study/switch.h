@@ -34,6 +34,8 @@ struct SwitchSettings {
 };
 
 void describe(config::Visitor& v, SwitchSettings& settings);
+/// Those that it reads.
+std::vector<std::string> input_files(const SwitchSettings& settings);
 
 struct SwitchedDevice {
   models::DeviceTraffic traffic;

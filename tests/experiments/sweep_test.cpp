@@ -466,6 +466,39 @@ TEST(FunctionStudy, HasTheResultOfAnyFunctionInItsRows) {
   EXPECT_EQ(experiment.sweep(options).present, 2);
 }
 
+TEST(FunctionStudy, ChangedContentOfWhatItNamesMakesAnotherRun) {
+  // Neither plan nor cluster lies in the folder of the study; the plan says what it is for.
+  const support::TempFolder elsewhere;
+  write_text_file(elsewhere / "pair.yaml", support::kCluster);
+  const std::string made_for =
+      "made_for:\n  cluster: pair.yaml\n  model: gpt3_125m\n"
+      "  job: {schema: orrery/job/1, global_batch: 4, sequence_length: 512}\n";
+  write_text_file(elsewhere / "plan.yaml", support::kPlan + made_for);
+  const Experiment experiment(
+      replaced(replaced(kSimulations, "cluster: pair.yaml, model: gpt3_125m, ", ""), "plan.yaml",
+               elsewhere / "plan.yaml"));
+  const StudyResult result = experiment.sweep(experiment.options(2));
+  EXPECT_EQ(result.done, 2);
+  for (const CsvRow& row : experiment.rows()) EXPECT_EQ(row.at("status"), "ok");
+  models::Library library = support::library();
+  const auto present = [&] {
+    return run_study(experiment.load(), library, experiment.dry_run(), {}).present;
+  };
+  EXPECT_EQ(present(), 2);
+  library.gpus.at("A100-80GB").efficiency /= 2;
+  EXPECT_EQ(present(), 0) << "a GPU of the library";
+  library = support::library();
+  const std::map<std::string, std::pair<std::string, std::string>> changes = {
+      {"pair.yaml", {"nvlink3", "nvlink4"}}, {"plan.yaml", {"blocks: 0-6", "blocks: 0-7"}}};
+  for (const auto& [name, change] : changes) {
+    const std::string before = read_text_file(elsewhere / name);
+    write_text_file(elsewhere / name, replaced(before, change.first, change.second));
+    EXPECT_EQ(present(), 0) << name;
+    write_text_file(elsewhere / name, before);
+    EXPECT_EQ(present(), 2) << name;
+  }
+}
+
 TEST(FunctionStudy, NamesProblemsOfSettingsAtTheirPlaces) {
   const Experiment experiment(
       replaced(kSimulations, "sequence_length: [512, 1024]", "cost: [simulator, guessed]"));
