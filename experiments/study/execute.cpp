@@ -159,13 +159,6 @@ std::vector<StageLoad> stage_loads(const ir::Program& program,
 
 namespace {
 
-/// Devices that the plan uses and that changes of the hardware do not leave.
-std::vector<models::PlanDefect> find_missing_devices(const ir::Plan& plan, const LoadedRun& run) {
-  const std::string what = overuse(run.spec.hardware, ir::devices_of(plan), run.cluster);
-  if (what.empty()) return {};
-  return {{"pipelines", "the plan uses " + what, "plan again"}};
-}
-
 /// The plan of a file, on the run's cluster.
 ir::Plan place(const ReadPlan& read, const models::Library& library, LoadedRun& run,
                config::Diagnostics& diagnostics) {
@@ -221,6 +214,14 @@ std::optional<ir::Plan> load_near(LoadedRun& run, const std::string& base_folder
 
 }  // namespace
 
+std::vector<models::PlanDefect> find_missing_devices(const ir::Plan& plan,
+                                                     const HardwareChanges& hardware,
+                                                     const models::Cluster& cluster) {
+  const std::string what = overuse(hardware, ir::devices_of(plan), cluster);
+  if (what.empty()) return {};
+  return {{"pipelines", "the plan uses " + what, "plan again"}};
+}
+
 ReadPlan::ReadPlan(std::string from)
     : path(std::move(from)), file(models::load_plan_file(path, problems)) {}
 
@@ -272,7 +273,9 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
   if (run.plan) {
     auto defects = models::validate(*run.plan, run.cluster, run.workload, spec.job);
     if (defects.empty()) defects = models::find_unsupported(*run.plan);
-    if (defects.empty()) defects = find_missing_devices(*run.plan, run);
+    if (defects.empty()) {
+      defects = find_missing_devices(*run.plan, spec.hardware, run.cluster);
+    }
     models::report(defects, *plan_path, diagnostics);
   }
   if (spec.near) run.near = load_near(run, base_folder, library, diagnostics);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "experiments/study/run_spec.h"
+#include "models/check/validate.h"
 #include "models/config/diagnostics.h"
 #include "models/interfaces/answer_store.h"
 #include "models/interfaces/evaluator.h"
@@ -42,6 +43,11 @@ struct ReadPlan {
   config::Diagnostics problems;  ///< With any, the file is incomplete.
   models::PlanFile file;
 };
+
+/// Devices that the plan uses and that changes of the hardware do not leave.
+std::vector<models::PlanDefect> find_missing_devices(const ir::Plan& plan,
+                                                     const HardwareChanges& hardware,
+                                                     const models::Cluster& cluster);
 
 /// All problems go to `diagnostics`; use the result only if there are none. Relative paths of plan
 /// and profile are relative to `base_folder` ("": the current one). `read`: the spec's plan file,

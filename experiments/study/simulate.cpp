@@ -32,11 +32,12 @@ void refuse_flags(const SimulateSettings& args, config::Diagnostics& diagnostics
   refuse(args.program, "program", diagnostics);
   if (args.steps != 1) refuse("", "steps", diagnostics);
   for (const std::string& key : args.judge.given) refuse("", key, diagnostics);
+  if (args.judge.hardware.any_cluster) refuse("", "any_cluster", diagnostics);
 }
 
 void check_phases(const models::PlannedStep& step, const std::string& path,
-                  const models::Cluster& cluster, const models::LengthPricer& pricer,
-                  config::Diagnostics& diagnostics) {
+                  const HardwareChanges& hardware, const models::Cluster& cluster,
+                  const models::LengthPricer& pricer, config::Diagnostics& diagnostics) {
   for (std::size_t i = 0; i < step.phases.size(); ++i) {
     const models::PlannedStep::Phase& phase = step.phases[i];
     // Nothing says what a step plan may use.
@@ -46,6 +47,7 @@ void check_phases(const models::PlannedStep& step, const std::string& path,
     const auto reference = std::max<std::int64_t>(phase.length_range.longest, 1);
     auto defects = models::validate(phase.plan, cluster, pricer.workload(reference), job);
     if (defects.empty()) defects = models::find_unsupported(phase.plan);
+    if (defects.empty()) defects = find_missing_devices(phase.plan, hardware, cluster);
     for (models::PlanDefect& defect : defects) {
       defect.path = fmt::format("phases[{}].plan.{}", i, defect.path);
     }
@@ -123,24 +125,28 @@ SimulateResult simulate_step_plan(const SimulateSettings& args) {
   // The plan says both; a job file or flags give the numbers in which it trains.
   job.set_default("global_batch", sequences);
   job.set_default("sequence_length", range.longest);
-  const RunSpec spec = make_spec(job, {}, nullptr, diagnostics);
+  const RunSpec spec = make_spec(job, args.judge, nullptr, diagnostics);
   check_names(spec, library, diagnostics);
   diagnostics.raise();
-  const models::Cluster cluster =
+  models::Cluster cluster =
       models::load_cluster(spec.cluster.value, library, spec.cluster.at, diagnostics);
+  if (diagnostics.empty()) {
+    devices_left(spec.hardware, cluster, diagnostics);
+    apply(spec.hardware, cluster, diagnostics);
+  }
   const ir::ModelShape shape =
       models::load_model(spec.model.value, library, spec.model.at, diagnostics);
   const ir::Profile profile =
-      load_profile(spec.profile, std::nullopt, "", cluster, library, diagnostics).profile;
+      load_profile(spec.profile, spec.scale_profile, "", cluster, library, diagnostics).profile;
   diagnostics.raise();
   if (shape.layers == 0) {
     diagnostics.add(spec.model.at, fmt::format("'{}' is no transformer", shape.name),
                     "only transformers have sequences");
     diagnostics.raise();
   }
-  const models::Topology topology(cluster);
+  const models::Topology topology(cluster, profile);
   const models::LengthPricer pricer(cluster, shape, spec.job, profile);
-  check_phases(step, path, cluster, pricer, diagnostics);
+  check_phases(step, path, spec.hardware, cluster, pricer, diagnostics);
   diagnostics.raise();
   SimulateResult result;
   result.cluster = cluster.name;

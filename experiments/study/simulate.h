@@ -62,7 +62,8 @@ void describe(config::Visitor& v, SimulateResult& result);
 int exit_status(const SimulateResult& result);
 
 /// A step plan refuses settings that say how an iteration is judged or exported: they have
-/// no meaning there. `problems`: those found in the settings so far.
+/// no meaning there. Changes to the hardware but `any_cluster` hold. `problems`: those found in the
+/// settings so far.
 SimulateResult simulate(const SimulateSettings& settings, const Call& call,
                         config::Diagnostics problems = {});
 

@@ -109,6 +109,49 @@ TEST(Plan, WhoIsToRunThePlanSteersEverySearchThatCanBeSteered) {
   EXPECT_EQ(options("amp", {}), Options{}) << "it has no such option";
 }
 
+TEST(Simulate, AStepPlanSeesHardwareAndProfileAsPlansDo) {
+  const support::TempFolder folder;
+  SimulateSettings settings;
+  settings.job = small_job(folder);
+  write_text_file(folder / "plan.yaml", support::kPlan);
+  config::Diagnostics problems;
+  const ir::Plan plan = models::load_plan(folder / "plan.yaml", problems);
+  problems.raise();
+  const models::PlannedStep step{.planner = "",
+                                 .phases = {{plan, {0, 512}, {{512, 512, 256, 128}}}}};
+  settings.plans = {folder / "step.yaml"};
+  write_text_file(settings.plans.front(), models::dump_step_plan(step));
+  const auto seconds = [&] { return simulate(settings, {}).step->outcome.time.value; };
+  const double before = seconds();
+  settings.judge.hardware.scale_compute = 0.5;
+  EXPECT_GT(seconds(), before);
+  settings.judge.hardware = {};
+  EXPECT_EQ(seconds(), before);
+  ir::Profile profile;
+  profile.name = "slow link";
+  profile.links = {{"nvlink3", {}, Seconds{1}, BytesPerSecond{1e9}, {}}};
+  profile.links.front().provenance.source = "test";
+  settings.job.profile = folder / "profile.yaml";
+  write_text_file(*settings.job.profile, models::dump_profile(profile));
+  EXPECT_GT(seconds(), before + 1);
+  const auto refused = [&] {
+    try {
+      simulate(settings, {});
+    } catch (const config::ConfigError& error) {
+      return error.problems.front().at.file;
+    }
+    return std::string();
+  };
+  settings.job.scale_profile = "A100-80GB";
+  EXPECT_EQ(refused(), "--scale-profile");
+  settings.job.scale_profile.reset();
+  settings.judge.hardware.without = {{"1", {}}};
+  EXPECT_EQ(refused(), settings.plans.front()) << "its plan uses what is left out";
+  settings.judge.hardware = {};
+  settings.judge.hardware.any_cluster = true;
+  EXPECT_EQ(refused(), "--any-cluster");
+}
+
 TEST(Plan, ACanceledCallSaysSo) {
   const support::TempFolder folder;
   PlanSettings settings;
