@@ -246,14 +246,6 @@ RunSeconds fill_plan(const std::string& folder, LoadedRun loaded, const Identity
   return {outcome.planning_seconds, outcome.evaluation_seconds};
 }
 
-/// Whether the plan depends on what GPUs draw, which the cluster's hash leaves out.
-bool power_decides(const RunSpec& spec) {
-  if (!spec.planner) return false;
-  const auto objective = spec.planner->options.find("objective");
-  return objective != spec.planner->options.end() &&
-         (objective->second == "energy" || objective->second == "frontier");
-}
-
 /// Clusters and models that points name, when none of them could be read.
 void check_names(const std::vector<Point>& points, const models::Library& library,
                  config::Diagnostics& diagnostics) {
@@ -296,7 +288,9 @@ TaskList plan_tasks(const Study& study, std::vector<Point> points, const models:
                        {"plan", loaded.plan ? models::plan_hash(*loaded.plan) : ""},
                        {"profile", loaded.profile_hash}}};
     if (loaded.near) identity.hashes.emplace_back("near", models::plan_hash(*loaded.near));
-    if (power_decides(spec)) identity.hashes.emplace_back("power", loaded.cluster.power_hash);
+    if (spec.planner && power_decides(spec.planner->options)) {
+      identity.hashes.emplace_back("power", loaded.cluster.power_hash);
+    }
     Task task{point,  identity.hash(), plan_in_words(spec), "", plan_inputs(study, point, loaded),
               nullptr};
     task.inputs["run"] = task.hash;

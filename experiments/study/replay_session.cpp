@@ -24,6 +24,7 @@
 #include "models/spec/topology.h"
 #include "planners/catalog.h"
 #include "planners/recovery/catalog.h"
+#include "planners/recovery/kit/replan.h"
 #include "sim/replay/replay.h"
 #include "sim/replay/replay_together.h"
 #include "sim/replay/simulated_interference.h"
@@ -184,6 +185,15 @@ class RememberedSearches final : public planners::KnownSearches {
   std::string version_;  ///< Of the planners that are asked.
 };
 
+/// Of the planner that the policy asks for new plans.
+std::map<std::string, std::string> planner_options(const ReplayPolicy& policy) {
+  planners::PlannerOptions options;
+  std::string error;  // They were checked.
+  const auto text = policy.options.find("planner_options");
+  if (text != policy.options.end()) planners::from_scalar(text->second, options, error);
+  return {options.values.begin(), options.values.end()};
+}
+
 /// Of the planners that the policy may ask: those that its options name.
 std::string version_of_planners(const ReplayPolicy& policy) {
   CodeParts parts;
@@ -295,6 +305,9 @@ Identity replay_identity(const LoadedReplayCase& loaded, ReplayRun run) {
                      {"trace", loaded.hashes.trace},
                      {"plan", loaded.hashes.plan},
                      {"profile", loaded.hashes.profile}}};
+  if (power_decides(planner_options(run.policy.value))) {
+    identity.hashes.emplace_back("power", loaded.cluster.power_hash);
+  }
   identity.settings.append(
       "expected_interruptions",
       to_map({{"per_second", fmt::format("{}", loaded.interruptions.per_second)},

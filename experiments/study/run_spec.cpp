@@ -115,6 +115,12 @@ bool knows_option(const std::string& planner, const std::string& option) {
                      [&](const planners::OptionInfo& info) { return info.name == option; });
 }
 
+bool power_decides(const std::map<std::string, std::string>& options) {
+  const auto objective = options.find("objective");
+  return objective != options.end() &&
+         (objective->second == "energy" || objective->second == "frontier");
+}
+
 void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics) {
   const planners::PlannerEntry* entry = planners::find_planner(choice.name.value);
   if (entry == nullptr) {

@@ -76,6 +76,10 @@ models::Allowed everything_allowed(const ir::Plan& plan);
 /// A planner of the catalog that has an option of that name.
 bool knows_option(const std::string& planner, const std::string& option);
 
+/// Whether what a planner finds with these options depends on what GPUs draw, which the cluster's
+/// hash leaves out.
+bool power_decides(const std::map<std::string, std::string>& options);
+
 /// Unknown planners, unknown options of a planner and values that it refuses.
 void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics);
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "experiments/study/replay_session.h"
 #include "experiments/study/replay_traces.h"
 #include "models/base/ids.h"
 #include "planners/recovery/catalog.h"
@@ -181,6 +182,21 @@ TEST(ReplayStudy, AChangedTraceMakesOtherRuns) {
   write_text_file(experiment.folder / "restless.yaml",
                   replaced(support::kGenerator, "leaves_per_hour: 4", "leaves_per_hour: 5"));
   EXPECT_EQ(experiment.run(experiment.dry_run()).present, 0);
+}
+
+TEST(ReplayStudy, WhatGpusDrawCountsWhereItDecidesPlans) {
+  LoadedReplayCase loaded;
+  const auto hash = [&](const std::string& options, const std::string& power) {
+    loaded.cluster.power_hash = power;
+    ReplayRun run;
+    run.policy.value.name = "checkpoint_restart";
+    run.policy.value.options = {{"planner", "orrery"}, {"planner_options", options}};
+    return replay_identity(loaded, run).hash();
+  };
+  EXPECT_EQ(hash("budget=5", "400 W"), hash("budget=5", "700 W"));
+  for (const char* options : {"budget=5,objective=energy", "objective=frontier"}) {
+    EXPECT_NE(hash(options, "400 W"), hash(options, "700 W")) << options;
+  }
 }
 
 TEST(ReplayStudy, ProblemsAreNamedAtTheirPlaces) {
