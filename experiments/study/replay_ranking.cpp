@@ -71,7 +71,7 @@ std::array<double, kLosses> losses_of(const CsvRow& row, double fastest) {
   // What is left: productive time at the own pace instead of the fastest.
   double others = 0;
   for (const double each : out) others += each;
-  at(Loss::plan) = 1 - rate(row) / fastest - others;
+  at(Loss::plan) = 1 - (fastest > 0 ? rate(row) / fastest : 0) - others;
   return out;
 }
 
@@ -100,8 +100,17 @@ Standing standing_of(const std::vector<const CsvRow*>& rows, const std::vector<s
   standing.goodput = interval_of(column_of(rows, "goodput"), 0, 1);
   standing.ettr = interval_of(column_of(rows, "ettr"), 0, 1);
   std::vector<double> own;
-  for (const CsvRow* row : rows) own.push_back(undisturbed(*row));
-  standing.undisturbed_tokens_per_second = mean(own);
+  std::vector<std::string> problems;
+  for (const CsvRow* row : rows) {
+    if (undisturbed(*row) > 0) own.push_back(undisturbed(*row));
+    const std::string problem = text(*row, "first_plan_problem");
+    if (rate(*row) == 0 && !problem.empty()) problems.push_back(problem);
+  }
+  if (!own.empty()) standing.undisturbed_tokens_per_second = mean(own);
+  if (!problems.empty()) {
+    standing.untrained =
+        fmt::format("{} of {} traces: {}", problems.size(), rows.size(), problems.front());
+  }
   standing.tokens = mean(column_of(rows, "tokens"));
   standing.dollars_per_million =
       sum(column_of(rows, "dollars")) / (sum(column_of(rows, "tokens")) * 1e-6);
@@ -131,7 +140,7 @@ Interval behind(const std::vector<const CsvRow*>& first, const std::vector<const
   for (const CsvRow* mine : other) {
     for (const CsvRow* best : first) {
       if (text(*best, "seed") != text(*mine, "seed")) continue;
-      differences.push_back(1 - rate(*mine) / rate(*best));
+      differences.push_back(0 - share_above(rate(*mine), rate(*best)));
     }
   }
   return interval_of(differences, -std::numeric_limits<double>::infinity(), 1);
@@ -191,6 +200,11 @@ Interval interval_of(const std::vector<double>& values, double least, double mos
     interval.high = *std::max_element(values.begin(), values.end());
   }
   return interval;
+}
+
+double share_above(double value, double other) {
+  if (other != 0) return value / other - 1;
+  return value > 0 ? 1 : 0;
 }
 
 PolicyRanking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::string>& axes) {
@@ -267,9 +281,11 @@ void describe(config::Visitor& v, Standing& standing) {
   v.required("seeds", seeds, "");
   v.optional("own_plan", standing.own_plan,
              "why it did not begin with the plan that the others began with");
+  v.optional("untrained", standing.untrained,
+             "on how many traces it never began to train, with the first reason");
   v.required("tokens_per_second", standing.tokens_per_second, "");
   v.required("undisturbed_tokens_per_second", standing.undisturbed_tokens_per_second,
-             "of the fastest plan of its replays, as if nothing happened");
+             "of the fastest plan of its replays that trained, as if nothing happened");
   v.required("goodput", standing.goodput, "");
   v.required("ettr", standing.ettr, "");
   v.required("behind_first", standing.behind, "");

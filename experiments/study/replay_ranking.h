@@ -32,8 +32,12 @@ Interval interval_of(const std::vector<double>& values,
                      double least = -std::numeric_limits<double>::infinity(),
                      double most = std::numeric_limits<double>::infinity());
 
+/// How much more `value` is than `other`, as a share of `other`; where that has nothing, of the
+/// larger of both: 1, or 0 if neither has anything.
+double share_above(double value, double other);
+
 /// What throughput is lost to. With R the tokens per second of the fastest undisturbed plan of the
-/// case, 1 - tokens / (R x horizon) is the sum of all.
+/// case, 1 - tokens / (R x horizon) is the sum of all; it is 1 where nothing ever trained.
 enum class Loss {
   detection,
   restart,  ///< Planning, processes, communicators.
@@ -54,17 +58,20 @@ struct Standing {
   std::string axes;       ///< "interval=600 restart=60"; "" without axes.
   std::size_t seeds = 0;  ///< That came to a result.
   std::string own_plan;   ///< Why it did not begin with the common plan; "": it did, or none was.
+  /// On how many traces it never began to train, with the first reason; "": on none.
+  std::string untrained;
   Interval tokens_per_second;
-  /// Of the fastest undisturbed plan of its replays; mean.
+  /// Of the fastest undisturbed plan of each of its replays that trained; mean.
   double undisturbed_tokens_per_second = 0;
   Interval goodput;  ///< Of the policy's own reference iteration [sim/replay/replay.h].
   Interval ettr;
-  /// Tokens per second below those of the first of the case, share of the first, seed by seed.
+  /// Tokens per second below those of the first of the case, share of the first, seed by seed
+  /// (share_above()).
   Interval behind;
   /// The same against the one before it in the ranking.
   Interval behind_previous;
   double tokens = 0;               ///< Mean.
-  double dollars_per_million = 0;  ///< Of all seeds together; not finite without prices.
+  double dollars_per_million = 0;  ///< Of all seeds together; not finite without prices or tokens.
   double interruptions = 0;
   double lost_iterations = 0;
   std::array<double, sim::kBuckets> wall{};       ///< Shares of the horizon.

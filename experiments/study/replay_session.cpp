@@ -228,6 +228,12 @@ void keep_nodes(const ReplayCase& one, const std::optional<ir::Plan>& plan,
   }
 }
 
+std::vector<DeviceId> all_devices(const models::Cluster& cluster) {
+  std::vector<DeviceId> all;
+  for (const models::Device& device : cluster.devices) all.push_back(device.id);
+  return all;
+}
+
 /// Has the case's planner make the plan.
 LoadedReplayCase planned(LoadedReplayCase loaded, const models::AnswerStore* answers) {
   RunTask task;
@@ -238,9 +244,7 @@ LoadedReplayCase planned(LoadedReplayCase loaded, const models::AnswerStore* ans
   task.run.profile_hash = loaded.hashes.profile;
   static_cast<TrainingInputs&>(task.run.spec) = loaded.spec;
   task.run.spec.planner = loaded.spec.planner;
-  for (const models::Device& device : loaded.cluster.devices) {
-    task.run.devices.push_back(device.id);
-  }
+  task.run.devices = all_devices(loaded.cluster);
   RunReport report = run_tasks({task}, {}, answers).front();
   if (report.plan) return with_plan(std::move(loaded), std::move(*report.plan));
   loaded.no_plan = std::move(report.infeasible);
@@ -402,8 +406,18 @@ class PolicyAtWork {
   /// Null: there is none.
   const models::RecoveryPolicy* policy() const { return timed_ ? &*timed_ : nullptr; }
   ReplayOutcome outcome() && { return std::move(outcome_); }
-  ReplayOutcome outcome(sim::ReplayResult result) && {
+  /// `devices`: all that the job may have, ascending.
+  ReplayOutcome outcome(sim::ReplayResult result, const std::vector<DeviceId>& devices) && {
     outcome_.result = std::move(result);
+    // That some were away when the trace began is no reason against the policy.
+    if (outcome_.result.iterations == 0 && !outcome_.result.first_plan_problem.empty()) {
+      const auto first = timed_->first_plan(devices);
+      if (const auto* none = std::get_if<models::Infeasible>(&first)) {
+        outcome_.infeasible = models::Infeasible{
+            "first plan",
+            none->witness.empty() ? none->constraint : none->constraint + ": " + none->witness};
+      }
+    }
     const sim::CacheCounts counts = timers_.iterations().counts();
     outcome_.work.asked = counts.asked;
     outcome_.work.simulated = counts.simulated;
@@ -412,9 +426,6 @@ class PolicyAtWork {
     for (const auto& [name, value] : measured_.options) {
       if (policy_.options.contains(name)) continue;
       outcome_.profile_entries.push_back(fmt::format("profile: phase {} {} s", name, value));
-    }
-    if (outcome_.result.iterations == 0 && !outcome_.result.first_plan_problem.empty()) {
-      outcome_.infeasible = models::Infeasible{"first plan", outcome_.result.first_plan_problem};
     }
     return std::move(outcome_);
   }
@@ -459,7 +470,7 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
                     on_progress(static_cast<double>(reached.nanoseconds) /
                                 static_cast<double>(std::max<std::int64_t>(how.horizon.count, 1)));
                   });
-  return std::move(work).outcome(std::move(result));
+  return std::move(work).outcome(std::move(result), all_devices(loaded.cluster));
 }
 
 std::vector<JobOutcome> replay_jobs_once(const std::vector<JobAtReplay>& jobs,
@@ -501,7 +512,7 @@ std::vector<JobOutcome> replay_jobs_once(const std::vector<JobAtReplay>& jobs,
   for (std::size_t i = 0, k = 0; i < jobs.size(); ++i) {
     if (k < running.size() && running[k] == i) {
       outcomes[i].lost_to_others = replays[k].lost_to_others;
-      outcomes[i].outcome = std::move(*works[i]).outcome(std::move(replays[k].result));
+      outcomes[i].outcome = std::move(*works[i]).outcome(std::move(replays[k].result), parts[i]);
       ++k;
     } else {
       outcomes[i].outcome = std::move(*works[i]).outcome();

@@ -39,7 +39,9 @@ struct CheckpointTaken {
 };
 
 struct ReplayOutcome {
-  std::optional<models::Infeasible> infeasible;  ///< Why the policy cannot run here.
+  /// Why the policy cannot run here: not even with all devices. Where only the trace lacks what it
+  /// needs, the result has no tokens (ReplayResult::first_plan_problem).
+  std::optional<models::Infeasible> infeasible;
   /// Why the policy began with a plan of its own and not with that of the case's planner.
   std::optional<models::Infeasible> own_plan;
   sim::ReplayResult result;  ///< Meaningful without `infeasible`.

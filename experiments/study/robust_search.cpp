@@ -145,9 +145,19 @@ ReplayPolicy with_interval(ReplayPolicy policy, double factor) {
   return policy;
 }
 
+/// What a candidate came to on traces, by the indices of their seeds.
+using Scores = std::map<int, ReplayScore>;
+
+/// Checkpoints that it takes: of the first trace on which it trains.
+const std::vector<std::string>& checkpoints_of(const Scores& scores) {
+  const auto first = std::find_if(scores.begin(), scores.end(),
+                                  [](const auto& one) { return !one.second.checkpoints.empty(); });
+  return (first == scores.end() ? scores.begin() : first)->second.checkpoints;
+}
+
 /// Means and intervals of what the same candidate came to on several traces.
 RobustCandidate summary_of(const StartingPlan& plan, const CandidatePolicy& policy, double interval,
-                           const std::vector<ReplayScore>& scores) {
+                           const Scores& scores) {
   RobustCandidate out;
   out.plan = plan.name;
   out.policy = policy.policy.name;
@@ -160,18 +170,22 @@ RobustCandidate summary_of(const StartingPlan& plan, const CandidatePolicy& poli
   std::vector<double> rates, per_dollar;
   const auto count = static_cast<double>(scores.size());
   bool priced = true;
-  for (const ReplayScore& score : scores) {
+  const auto trained = std::count_if(scores.begin(), scores.end(), [](const auto& one) {
+    return one.second.undisturbed_tokens_per_second > 0;
+  });
+  double most = 0;
+  for (const auto& [seed, score] : scores) {
     rates.push_back(score.tokens_per_second());
     per_dollar.push_back(score.tokens_per_dollar());
     priced &= score.priced;
-    out.undisturbed_tokens_per_second += score.undisturbed_tokens_per_second / count;
+    most = std::max(most, score.undisturbed_tokens_per_second);
+    if (score.undisturbed_tokens_per_second > 0) {
+      out.undisturbed_tokens_per_second +=
+          score.undisturbed_tokens_per_second / static_cast<double>(trained);
+    }
     out.dollars_per_day += score.dollars.value / score.horizon.value * 86'400 / count;
     out.interruptions += static_cast<double>(score.interruptions) / count;
     for (const auto& [bucket, share] : score.wall) out.wall[bucket] += share / count;
-  }
-  double most = 0;
-  for (const ReplayScore& score : scores) {
-    most = std::max(most, score.undisturbed_tokens_per_second);
   }
   out.tokens_per_second = interval_of(rates, 0, most);
   if (priced) {
@@ -180,7 +194,7 @@ RobustCandidate summary_of(const StartingPlan& plan, const CandidatePolicy& poli
     out.tokens_per_dollar = interval_of({});
     out.dollars_per_day = 0;
   }
-  if (!scores.empty()) out.checkpoints = scores.front().checkpoints;
+  if (!scores.empty()) out.checkpoints = checkpoints_of(scores);
   return out;
 }
 
@@ -221,7 +235,7 @@ class RobustSearch {
   void add_plan(const std::string& name, const ir::Plan& plan, Seconds iteration);
   PlanVariant variant(const std::string& planner, const std::string& what) const;
   std::int64_t seed_of(int index, bool judging) const;
-  /// Scores of arms by the seed's index; remembered, infeasible ones noted.
+  /// Scores of arms; remembered, infeasible ones noted.
   void replay(const std::vector<std::pair<Arm, int>>& wanted, bool judging);
   double value_of(const ReplayScore& score) const;
   void first_policies();
@@ -234,6 +248,8 @@ class RobustSearch {
   bool add_further_interval();
   void report_candidates();
   void judge();
+  /// share_above() of the objective, on the traces of both.
+  std::vector<double> shares_above(const Scores& mine, const Scores& others) const;
   Interval behind(const Arm& arm, const Arm& best) const;
   void note_alternatives();
   void show(const std::string& message) const;
@@ -247,11 +263,11 @@ class RobustSearch {
   const models::AnswerStore* answers_;
   std::vector<StartingPlan> plans_;  ///< Fastest undisturbed first; at the end the policies' own.
   std::set<std::string> known_plans_;
-  std::vector<std::vector<std::size_t>> runs_;      ///< By policy: plans that it can run.
-  std::set<Arm> probed_;                            ///< Replayed before the race.
-  std::vector<Arm> arms_;                           ///< By candidate of the race.
-  std::map<Arm, std::vector<ReplayScore>> scores_;  ///< By seed of the race.
-  std::map<Arm, std::vector<ReplayScore>> judged_;
+  std::vector<std::vector<std::size_t>> runs_;  ///< By policy: plans that it can run, first first.
+  std::set<Arm> probed_;                        ///< Replayed before the race.
+  std::vector<Arm> arms_;                       ///< By candidate of the race.
+  std::map<Arm, Scores> scores_;                ///< Of the race; with the first trace each.
+  std::map<Arm, Scores> judged_;
   std::map<Arm, models::Infeasible> infeasible_;
   Race race_;
   double target_;  ///< Tokens per second that the fastest plan must reach.
@@ -396,10 +412,10 @@ double RobustSearch::value_of(const ReplayScore& score) const {
 void RobustSearch::replay(const std::vector<std::pair<Arm, int>>& wanted, bool judging) {
   auto& known = judging ? judged_ : scores_;
   std::vector<ReplayTask> tasks;
-  std::vector<Arm> of;
+  std::vector<std::pair<Arm, int>> of;
   for (const auto& [arm, index] : wanted) {
     const auto have = known.find(arm);
-    if (have != known.end() && static_cast<int>(have->second.size()) > index) continue;
+    if (have != known.end() && have->second.contains(index)) continue;
     ReplayOptions how{.prices = choices_.prices,
                       .background_transfers = choices_.background_transfers,
                       .seed = seed_of(index, judging)};
@@ -407,31 +423,38 @@ void RobustSearch::replay(const std::vector<std::pair<Arm, int>>& wanted, bool j
     const CandidatePolicy& policy = policies_[arm.policy];
     tasks.push_back({fmt::format("{} with {}", policy.shown(), plan.name), plan.loaded,
                      with_interval(policy.policy, arm.interval), how});
-    of.push_back(arm);
+    of.emplace_back(arm, index);
   }
   const std::vector<ReplayScore> scores =
       score_replays(tasks, answers_, [&](std::size_t i) { show(tasks[i].name); });
   for (std::size_t i = 0; i < scores.size(); ++i) {
+    const auto& [arm, index] = of[i];
     if (scores[i].infeasible) {
-      infeasible_.try_emplace(of[i], *scores[i].infeasible);
+      infeasible_.try_emplace(arm, *scores[i].infeasible);
     } else {
-      known[of[i]].push_back(scores[i]);
+      known[arm].emplace(index, scores[i]);
     }
   }
 }
 
-/// Finds for each policy the fastest plan that it can run.
+/// Finds for each policy the fastest plan with which it trains on the first trace, else the fastest
+/// that it can run.
 void RobustSearch::first_policies() {
   runs_.assign(policies_.size(), {});
+  std::vector<bool> trains(policies_.size());
   for (std::size_t plan = 0; plan < plans_.size(); ++plan) {
     std::vector<std::pair<Arm, int>> wanted;
     for (std::size_t policy = 0; policy < policies_.size(); ++policy) {
-      if (runs_[policy].empty()) wanted.push_back({Arm{plan, policy, 1}, 0});
+      if (!trains[policy]) wanted.push_back({Arm{plan, policy, 1}, 0});
     }
     if (wanted.empty() || call_.cancellation.requested()) return;
     replay(wanted, false);
     for (const auto& [arm, seed] : wanted) {
-      if (scores_.contains(arm)) runs_[arm.policy].push_back(plan);
+      const auto scores = scores_.find(arm);
+      if (scores == scores_.end()) continue;
+      std::vector<std::size_t>& runs = runs_[arm.policy];
+      trains[arm.policy] = scores->second.at(0).tokens > 0;
+      runs.insert(trains[arm.policy] ? runs.begin() : runs.end(), plan);
     }
   }
 }
@@ -441,7 +464,7 @@ void RobustSearch::first_policies() {
 double RobustSearch::best_interval(const Arm& first) {
   const bool varies = choices_.intervals.size() > 1 &&
                       !interval_options(policies_[first.policy].policy).empty() &&
-                      !scores_.at(first).front().checkpoints.empty();
+                      !checkpoints_of(scores_.at(first)).empty();
   Arm best = first;
   for (const double step : {kIntervalStep, 1 / kIntervalStep}) {
     if (!varies || best != first) break;
@@ -450,8 +473,8 @@ double RobustSearch::best_interval(const Arm& first) {
       replay({{next, 0}}, false);
       probed_.insert(next);
       const bool better =
-          scores_.contains(next) && value_of(scores_.at(next).front()) >
-                                        (1 + kWorthFollowing) * value_of(scores_.at(best).front());
+          scores_.contains(next) && value_of(scores_.at(next).at(0)) >
+                                        (1 + kWorthFollowing) * value_of(scores_.at(best).at(0));
       if (!better || call_.cancellation.requested()) break;
       best = next;
     }
@@ -460,17 +483,20 @@ double RobustSearch::best_interval(const Arm& first) {
 }
 
 /// Another plan under the same policy came to the very same on the first trace: neither ran, as
-/// where nodes are away when it begins.
+/// where nodes are away when it begins. Where the policy waited for them that says nothing.
 bool RobustSearch::has_twin(const Arm& arm) const {
-  const ReplayScore& mine = scores_.at(arm).front();
-  return std::any_of(arms_.begin(), arms_.end(), [&](const Arm& other) {
-    if (other.policy != arm.policy || other.interval != arm.interval || other.plan >= arm.plan) {
-      return false;
-    }
-    const auto known = scores_.find(other);
-    return known != scores_.end() && known->second.front().tokens == mine.tokens &&
-           known->second.front().dollars == mine.dollars && known->second.front().wall == mine.wall;
-  });
+  const ReplayScore& mine = scores_.at(arm).at(0);
+  return mine.tokens > 0 && std::any_of(arms_.begin(), arms_.end(), [&](const Arm& other) {
+           if (other.policy != arm.policy || other.interval != arm.interval ||
+               other.plan >= arm.plan) {
+             return false;
+           }
+           const auto known = scores_.find(other);
+           if (known == scores_.end()) return false;
+           const ReplayScore& theirs = known->second.at(0);
+           return theirs.tokens == mine.tokens && theirs.dollars == mine.dollars &&
+                  theirs.wall == mine.wall;
+         });
 }
 
 /// Of what may be replayed, what is left for the race.
@@ -503,11 +529,10 @@ void RobustSearch::race_on(std::int64_t budget) {
     replay(wanted, false);
     for (const Race::Sample& sample : due) {
       const auto known = scores_.find(arms_[sample.candidate]);
-      const bool there =
-          known != scores_.end() && static_cast<int>(known->second.size()) > sample.seed;
+      const bool there = known != scores_.end() && known->second.contains(sample.seed);
       const bool twin = there && sample.seed == 0 && has_twin(known->first);
       race_.take(sample.candidate, there && !twin
-                                       ? std::optional(value_of(known->second[sample.seed]))
+                                       ? std::optional(value_of(known->second.at(sample.seed)))
                                        : std::nullopt);
     }
     const std::vector<std::size_t> order = race_.ranking();
@@ -526,7 +551,7 @@ std::size_t RobustSearch::add_intervals() {
     const Arm arm = arms_[order[i]];
     // Nothing to vary: no interval, or no checkpoints that take one.
     if (interval_options(policies_[arm.policy].policy).empty()) continue;
-    if (scores_.at(arm).front().checkpoints.empty()) continue;
+    if (checkpoints_of(scores_.at(arm)).empty()) continue;
     for (const double factor : choices_.intervals) {
       Arm other = arm;
       other.interval *= factor;
@@ -556,13 +581,19 @@ bool RobustSearch::add_further_interval() {
   return enter(best);
 }
 
-Interval RobustSearch::behind(const Arm& arm, const Arm& best) const {
-  const std::vector<ReplayScore>& mine = scores_.at(arm);
-  const std::vector<ReplayScore>& theirs = scores_.at(best);
+std::vector<double> RobustSearch::shares_above(const Scores& mine, const Scores& others) const {
   std::vector<double> shares;
-  for (std::size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) {
-    shares.push_back(1 - value_of(mine[i]) / value_of(theirs[i]));
+  for (const auto& [seed, score] : mine) {
+    const auto other = others.find(seed);
+    if (other == others.end()) continue;
+    shares.push_back(share_above(value_of(score), value_of(other->second)));
   }
+  return shares;
+}
+
+Interval RobustSearch::behind(const Arm& arm, const Arm& best) const {
+  std::vector<double> shares = shares_above(scores_.at(arm), scores_.at(best));
+  for (double& share : shares) share = 0 - share;
   return interval_of(shares);
 }
 
@@ -650,11 +681,7 @@ void RobustSearch::judge() {
   };
   const auto over = [&](const Arm& arm) -> std::optional<Interval> {
     if (!judged_.contains(arm) || !judged_.contains(best)) return std::nullopt;
-    std::vector<double> shares;
-    for (std::size_t i = 0; i < std::min(judged_[arm].size(), judged_[best].size()); ++i) {
-      shares.push_back(value_of(judged_[best][i]) / value_of(judged_[arm][i]) - 1);
-    }
-    return interval_of(shares);
+    return interval_of(shares_above(judged_.at(best), judged_.at(arm)));
   };
   result_.best = summary(best);
   if (second) {
@@ -688,7 +715,7 @@ RobustResult RobustSearch::run() {
       if (!runs_[policy].empty()) first.push_back({runs_[policy].front(), policy, 1});
     }
     std::stable_sort(first.begin(), first.end(), [&](const Arm& a, const Arm& b) {
-      return value_of(scores_.at(a).front()) > value_of(scores_.at(b).front());
+      return value_of(scores_.at(a).at(0)) > value_of(scores_.at(b).at(0));
     });
     for (const Arm& arm : first) enter(arm);
     const std::size_t keep = std::max(kFewestPolicies, (first.size() + 1) / 2);
@@ -700,9 +727,10 @@ RobustResult RobustSearch::run() {
     const auto most = static_cast<std::size_t>(race_budget() / 2);
     for (std::size_t plan = 0; plan + 1 < plans_.size(); ++plan) {
       for (const Arm& arm : first) {
-        if (arms_.size() < most && !plans_[arm.plan].own()) {
-          enter({plan, arm.policy, arm.interval});
-        }
+        const std::vector<std::size_t>& runs = runs_[arm.policy];
+        const bool any = std::any_of(runs.begin(), runs.end(),
+                                     [&](std::size_t each) { return !plans_[each].own(); });
+        if (arms_.size() < most && any) enter({plan, arm.policy, arm.interval});
       }
     }
     race_on(static_cast<std::int64_t>(kBeforeIntervals * static_cast<double>(race_budget())));
@@ -736,7 +764,7 @@ RobustResult RobustSearch::run() {
     result_.plan = plans_[arms_[race_.ranking().front()].plan].loaded->plan;
   }
   if (!result_.candidates.empty()) {
-    result_.horizon = scores_.begin()->second.front().horizon;
+    result_.horizon = scores_.begin()->second.begin()->second.horizon;
   }
   return std::move(result_);
 }

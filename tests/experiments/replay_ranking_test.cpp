@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "models/base/ids.h"
 
@@ -74,6 +75,33 @@ TEST(Ranking, MostTokensComeFirstAndDifferencesArePaired) {
   EXPECT_DOUBLE_EQ(ranking.standings[0].wall[0], 1);
   ASSERT_EQ(ranking.unable.size(), 1u);
   EXPECT_EQ(ranking.unable[0].reason, "memory: too small");
+}
+
+TEST(Ranking, ATraceWithoutTokensCountsAndIsComparedWithTheOthers) {
+  EXPECT_DOUBLE_EQ(share_above(3, 2), 0.5);
+  EXPECT_DOUBLE_EQ(share_above(0, 2), -1);
+  EXPECT_DOUBLE_EQ(share_above(2, 0), 1);
+  EXPECT_DOUBLE_EQ(share_above(0, 0), 0);
+  std::vector<CsvRow> rows = {row("fast", 1, 100), row("fast", 2, 1000), row("fast", 3, 0),
+                              row("slow", 1, 90),  row("slow", 2, 900),  row("slow", 3, 50),
+                              row("none", 1, 0),   row("none", 2, 0),    row("none", 3, 0)};
+  for (const std::size_t untrained : {2, 6, 7, 8}) {
+    rows[untrained]["first_plan_problem"] = "devices: too few";
+  }
+  const PolicyRanking ranking = rank_policies(rows, {});
+  ASSERT_EQ(ranking.standings.size(), 3u);
+  EXPECT_TRUE(ranking.unable.empty());
+  const auto& [fast, slow, none] =
+      std::tie(ranking.standings[0], ranking.standings[1], ranking.standings[2]);
+  EXPECT_EQ(fast.policy, "fast");
+  EXPECT_EQ(fast.seeds, 3u);
+  EXPECT_NEAR(fast.tokens_per_second.mean, 1100 / 3.0, 1e-9);
+  EXPECT_EQ(fast.untrained, "1 of 3 traces: devices: too few");
+  EXPECT_NEAR(slow.behind.mean, (0.1 + 0.1 - 1) / 3, 1e-12);
+  EXPECT_EQ(slow.untrained, "");
+  EXPECT_NEAR(none.behind.mean, 2 / 3.0, 1e-12) << "on the third trace neither has anything";
+  EXPECT_NEAR(none.behind_previous.mean, 1, 1e-12);
+  EXPECT_EQ(none.untrained, "3 of 3 traces: devices: too few");
 }
 
 TEST(Ranking, WhatAPlaceOwesAddsUpToItsDistance) {

@@ -264,5 +264,31 @@ TEST(ReplayStudy, ATraceFileIsReplayedAsItIs) {
   }
 }
 
+TEST(ReplayStudy, ATraceWithoutNodesHasNoTokensAndIsNoFaultOfThePolicy) {
+  const std::string study =
+      replaced(replaced(kWithoutAxis, "generator: restless.yaml", "file: trace.csv"),
+               "seeds: [1, 2]", "seeds: [0]");
+  for (const char* model : {"gpt3_125m", "gpt3_175b"}) {
+    const ReplayExperiment experiment(replaced(study, "gpt3_125m", model));
+    write_text_file(experiment.folder / "trace.csv",
+                    "# schema: orrery/trace/1\n# horizon: 30 min\n# nodes: a{0..1} A100-80GB x2\n"
+                    "time,kind,scope,cause\n0,fail,node:a0,test\n0,fail,node:a1,test\n");
+    const StudyResult result = experiment.run(experiment.options(2));
+    EXPECT_TRUE(result.problems.empty()) << result.problems.front();
+    const auto rows = experiment.rows();
+    ASSERT_EQ(rows.size(), 2u);
+    for (const CsvRow& row : rows) {
+      if (model == std::string("gpt3_175b")) {  // Four GPUs do not hold it.
+        EXPECT_EQ(row.at("status"), "infeasible");
+        continue;
+      }
+      EXPECT_EQ(row.at("status"), "ok") << row.at("reason");
+      EXPECT_EQ(row.at("tokens"), "0");
+      EXPECT_EQ(row.at("idle_ns"), row.at("horizon_ns"));
+      EXPECT_FALSE(row.at("first_plan_problem").empty());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace orrery::experiments::replay_test

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
@@ -115,6 +116,38 @@ TEST(RobustPlan, PlansThatNeverRunAreNotToldApart) {
     const auto [known, fresh] =
         plans.try_emplace({one.new_plans_by, one.interval, one.tokens_per_second.mean}, one.plan);
     EXPECT_TRUE(fresh) << one.plan << " and " << known->second << " are the same run";
+  }
+}
+
+TEST(RobustPlan, TracesWithoutNodesHaveNoTokensAndCount) {
+  World world;
+  // No node is there for half of a day; each seed sees half an hour of it.
+  std::string trace =
+      "# schema: orrery/trace/1\n# horizon: 24 h\n# nodes: a{0..3} A100-80GB x2\n"
+      "time,kind,scope,cause\n";
+  for (const char* event : {"21600,fail", "64800,repair"}) {
+    for (const char* node : {"a0", "a1", "a2", "a3"}) {
+      trace += std::string(event) + ",node:" + node + ",test\n";
+    }
+  }
+  write_text_file(world.folder / "half.csv", trace);
+  world.settings.choices.trace = world.folder / "half.csv";
+  world.settings.choices.policies = {"checkpoint_restart", "varuna"};
+  world.settings.choices.spares = 0;
+  world.settings.choices.intervals = {1};
+  world.settings.choices.replays = 12;
+  world.settings.choices.seeds = 8;
+  for (const std::int64_t seed : {0, 2, 4}) {  // With the last one, the first trace is empty.
+    world.settings.judge.seed = seed;
+    const RobustResult result = robust_plan(world.settings, {});
+    ASSERT_TRUE(result.best) << seed;
+    EXPECT_TRUE(result.unable.empty()) << result.unable.front();
+    EXPECT_EQ(result.best->replays, 8) << seed;
+    ASSERT_TRUE(result.lead) << seed;
+    EXPECT_TRUE(std::isfinite(result.lead->mean)) << seed;
+    for (const RobustCandidate& one : result.candidates) {
+      EXPECT_TRUE(std::isfinite(one.behind.mean)) << one.plan << " under " << one.policy;
+    }
   }
 }
 

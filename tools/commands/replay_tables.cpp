@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "experiments/study/files.h"
@@ -92,11 +93,13 @@ bool is_tied(const Standing& standing) {
 /// By more than what one plan varies by from trace to trace.
 bool plans_differ(const std::vector<Standing>& standings) {
   constexpr double kNoticed = 1.01;
-  const auto [least, most] =
-      std::minmax_element(standings.begin(), standings.end(), [](const auto& a, const auto& b) {
-        return a.undisturbed_tokens_per_second < b.undisturbed_tokens_per_second;
-      });
-  return most->undisturbed_tokens_per_second > kNoticed * least->undisturbed_tokens_per_second;
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+  for (const Standing& standing : standings) {
+    const double own = standing.undisturbed_tokens_per_second;
+    if (own > 0) least = std::min(least, own);
+    most = std::max(most, own);
+  }
+  return most > kNoticed * least;
 }
 
 /// `common`: the policies began with one plan.
@@ -133,6 +136,10 @@ std::string ranking_table(const std::vector<Standing>& standings, bool common) {
     if (standing.own_plan.empty()) continue;
     text +=
         fmt::format("{} begins with a plan of its own: {}\n", shown(standing), standing.own_plan);
+  }
+  for (const Standing& standing : standings) {
+    if (standing.untrained.empty()) continue;
+    text += fmt::format("{} never trains on {}\n", shown(standing), standing.untrained);
   }
   if (ties) {
     text +=

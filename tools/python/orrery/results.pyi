@@ -629,6 +629,7 @@ class Standing(Result):
     axes: str
     seeds: int
     own_plan: str
+    untrained: str
     tokens_per_second: Interval
     undisturbed_tokens_per_second: float
     goodput: Interval
