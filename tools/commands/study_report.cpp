@@ -14,6 +14,7 @@
 
 #include "experiments/study/files.h"
 #include "experiments/study/inputs.h"
+#include "experiments/study/points.h"
 #include "experiments/study/run_tasks.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
@@ -182,26 +183,28 @@ std::string heading(const std::string& path) {
   return dot == std::string::npos ? path : path.substr(dot + 1);
 }
 
-/// Paths of files are shown by their names without folder and ending.
+/// Paths of files are shown by their names without folder and ending; "": on no such axis.
 std::string axis_cell(const std::string& path, const std::string& value) {
   const bool is_file = path == "plan" || path == "profile";
   return shortened(is_file ? fs::path(value).stem().string() : value);
 }
 
-std::string runs_table(const StudyResult& result, const std::map<std::string, Row>& rows) {
+std::string runs_table(const Study& study, const StudyResult& result,
+                       const std::map<std::string, Row>& rows) {
   if (result.runs.empty()) return "";
   const bool seeds = std::any_of(result.runs.begin(), result.runs.end(), [&](const auto& run) {
     return run.point.seed != result.runs.front().point.seed;
   });
   Table table;
-  for (const auto& axis : result.runs.front().point.axes) table.column(heading(axis.first));
+  const std::vector<std::string> axes = experiments::axis_names(study);
+  for (const std::string& axis : axes) table.column(heading(axis));
   if (seeds) table.number("seed");
   table.column("status").number("iteration s").number("tokens/s").number("MFU").column("verdict");
   for (std::size_t i = 0; i < result.runs.size() && i < kRowsShown; ++i) {
     const Task& run = result.runs[i];
     const ShownRun record = shown(run, rows);
     std::vector<std::string> cells;
-    for (const auto& [path, value] : run.point.axes) cells.push_back(axis_cell(path, value));
+    for (const std::string& axis : axes) cells.push_back(axis_cell(axis, run.point.on(axis)));
     if (seeds) cells.push_back(std::to_string(run.point.seed));
     cells.push_back(record.status);
     cells.push_back(record.iteration_seconds ? seconds_cell(*record.iteration_seconds) : "-");
@@ -310,7 +313,7 @@ StudyReport report_plans(const Study& study, const StudyResult& result, bool dry
   std::string text;
   if (!study.title.empty()) text += bold(study.title) + "\n\n";
   for (const std::string& skipped : result.skipped) text += skipped + "\n";
-  text += runs_table(result, rows) + "\n";
+  text += runs_table(study, result, rows) + "\n";
   text += dry_run ? fmt::format("dry run: {}\nresults would go to {}\n", estimate_text(result),
                                 result.results_folder)
                   : done_text(result) + files_text(result);

@@ -53,6 +53,19 @@ class Run(Case):
         self.assertIn("dry run: ", self.run_it("--dry-run"))
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_the_table_has_a_column_for_every_axis_of_any_run(self):
+        for planners in ("{name: megatron_grid}, {name: hexiscale}",
+                         "{name: hexiscale}, {name: megatron_grid}"):
+            path = self.write("manifest.yaml", "\n".join([
+                "schema: orrery/study/1", "name: test/axes", "command: plan", "settings:",
+                "  cluster: a100_8", "  model: gpt3_125m",
+                "  job: {global_batch: 8, sequence_length: 512}", "axes:",
+                f"  planner: [{planners}]", "  hexiscale.rounds: [2, 3]", ""]))
+            text = self.succeed("run", path, "--results", str(self.folder), "--dry-run")
+            self.assertRegex(text, r"planner +rounds +status")
+            self.assertRegex(text, r"megatron_grid\} {3,}missing")
+            self.assertRegex(text, r"hexiscale\} +3 +missing")
+
     def test_quiet_shows_no_progress(self):
         done = orrery("run", self.MANIFEST, "--results", str(self.folder), "--no-figure", "--quiet")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
