@@ -22,6 +22,7 @@ Properties properties(const ir::Plan& plan) {
           {"virtual stages", std::to_string(plan.virtual_stages)},
           {"pipelines", std::to_string(plan.pipelines.size())},
           {"GPUs", std::to_string(ir::devices_of(plan).size())},
+          {"global batch", std::to_string(ir::global_batch(plan))},
           {"activation transfer", ir::name_of(communication.activation_transfer)},
           {"gradient overlap", communication.gradient_overlap ? "yes" : "no"},
           {"parameter overlap", communication.parameter_overlap ? "yes" : "no"},
@@ -142,8 +143,12 @@ void describe(config::Visitor& v, DiffResult& result) {
 DiffResult diff(const DiffSettings& settings, const Call& call, config::Diagnostics problems) {
   DiffResult result;
   std::vector<RunTask> tasks;
-  for (LoadedRun& run : load_plans({settings.first, settings.second}, settings.job, settings.judge,
-                                   {}, std::move(problems))) {
+  std::vector<LoadedRun> runs = load_plans({settings.first, settings.second}, settings.job,
+                                           settings.judge, {}, std::move(problems));
+  config::Diagnostics different;
+  check_same_inputs(runs.front(), runs.back(), different);
+  different.raise();
+  for (LoadedRun& run : runs) {
     const std::string name = run.spec.plan->value;
     tasks.push_back({name, std::move(run), {}});
   }

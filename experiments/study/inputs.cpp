@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "experiments/study/files.h"
@@ -105,6 +107,31 @@ const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
       {JobDefaults::fixed, kTable(JobDefaults::fixed)},
       {JobDefaults::planning, kTable(JobDefaults::planning)}};
   return kTables.at(defaults);
+}
+
+/// Settings of the job as text, without those that are each plan's own affair.
+std::map<std::string, std::string> shared_settings(const models::Job& job) {
+  const Value value = config::to_value(job);
+  std::map<std::string, std::string> settings;
+  for (const Value::Entry& entry : value.entries) {
+    if (entry.key == "allowed" || entry.key == "global_batch") continue;
+    settings[entry.key] = config::to_flow(entry.value);
+  }
+  return settings;
+}
+
+/// "dtype, sequence_length"; "" where two jobs are the same.
+std::string differing_settings(const models::Job& first, const models::Job& second) {
+  const auto a = shared_settings(first);
+  const auto b = shared_settings(second);
+  std::set<std::string> keys;
+  for (const auto& [ours, theirs] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    for (const auto& [key, text] : *ours) {
+      const auto other = theirs->find(key);
+      if (other == theirs->end() || other->second != text) keys.insert(key);
+    }
+  }
+  return fmt::format("{}", fmt::join(keys, ", "));
 }
 
 }  // namespace
@@ -366,6 +393,38 @@ std::vector<LoadedRun> load_plans(const std::vector<std::string>& plans, const J
   }
   diagnostics.raise();
   return runs;
+}
+
+void check_same_inputs(const LoadedRun& first, const LoadedRun& second, Diagnostics& diagnostics) {
+  const std::string& plan = first.spec.plan->value;
+  const auto differ = [&](const config::Located<std::string>& name, const char* what,
+                          const std::string& other) {
+    diagnostics.add(name.at, fmt::format("{} '{}', but '{}' for {}", what, name.value, other, plan),
+                    fmt::format("--{} says which holds for both", what));
+  };
+  if (first.cluster.hash != second.cluster.hash ||
+      first.cluster.power_hash != second.cluster.power_hash) {
+    differ(second.spec.cluster, "cluster", first.spec.cluster.value);
+  }
+  const std::string job = differing_settings(first.spec.job, second.spec.job);
+  // The hash of a workload counts length and dtype, too, which are the job's.
+  if (first.workload.hash != second.workload.hash &&
+      (job.empty() || first.workload.name != second.workload.name)) {
+    differ(second.spec.model, "model", first.spec.model.value);
+  }
+  if (!job.empty()) {
+    diagnostics.add({second.spec.plan->value, 0, 0},
+                    fmt::format("made for a job that differs in {} from that of {}", job, plan),
+                    "--job and the flags of jobs say what holds for both");
+  }
+  const auto scaling = [](const LoadedRun& run) {
+    return run.spec.scale_profile ? run.spec.scale_profile->value : "";
+  };
+  if (first.profile_hash != second.profile_hash || scaling(first) != scaling(second)) {
+    diagnostics.add({second.spec.plan->value, 0, 0},
+                    fmt::format("made with other measured numbers than {}", plan),
+                    "--profile says which hold for both, --cluster that none do");
+  }
 }
 
 }  // namespace orrery::experiments

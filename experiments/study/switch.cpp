@@ -239,6 +239,9 @@ SwitchResult switch_plans(const SwitchSettings& settings, const Call& call, Diag
   std::vector<std::string> files = {settings.from};
   if (settings.to) files.push_back(*settings.to);
   std::vector<LoadedRun> runs = load_plans(files, settings.job, {}, {}, std::move(problems));
+  problems = {};
+  check_same_inputs(runs.front(), runs.back(), problems);
+  problems.raise();
   SwitchResult result;
   result.cluster = runs.front().cluster.name;
   result.model = runs.front().workload.name;
@@ -246,7 +249,6 @@ SwitchResult switch_plans(const SwitchSettings& settings, const Call& call, Diag
   result.to = settings.to ? *settings.to : *settings.planner;
   result.state = settings.state;
   result.variant = settings.variant;
-  problems = {};
   const auto lost = devices_named(settings.lost, runs.back().cluster, problems);
   result.lost_devices.assign(lost.begin(), lost.end());
   if (settings.planner) {

@@ -695,6 +695,33 @@ class Diff(Case):
         self.assertEqual({d["what"] for d in shown["differences"]}, {"recompute"})
         self.assertEqual(len(shown["differences"]), 7)
 
+    def test_plans_of_different_clusters_models_or_jobs_are_refused(self):
+        """And so does switch, unless flags say what holds for both."""
+        def made(name, *args):
+            path = str(self.folder / name)
+            self.succeed("plan", "-p", "megatron_grid", "--output", path, *args)
+            return path
+        a100 = ["-c", "a100_8", "-m", "gpt3_125m"]
+        small = made("small.yaml", *a100, "-s", "512", "-b", "16")
+        other = made("other.yaml", "-c", "hetu_32h20", "-m", "llama2_7b", "-s", "512", "-b", "32")
+        longer = made("longer.yaml", *a100, "-s", "1024", "-b", "16")
+        batch = made("batch.yaml", *a100, "-s", "512", "-b", "32", "--zero-stages", "1")
+        for command in ("diff", "switch"):
+            done = self.refuse(command, small, other,
+                               says=["cluster 'hetu_32h20', but 'a100_8' for " + small,
+                                     "--cluster says which holds for both",
+                                     "model 'llama2_7b', but 'gpt3_125m' for " + small])
+            self.assertRegex(done.stderr, r"other\.yaml:\d+:\d+: cluster")
+            self.refuse(command, other, small, says="cluster 'a100_8', but 'hetu_32h20' for")
+            self.refuse(command, small, longer,
+                        says=f"{longer}: made for a job that differs in sequence_length from")
+            self.refuse(command, small, other, "-c", "a100_8",
+                        says="the plan was made for cluster")
+        shown = self.document("diff", small, batch)  # A batch is the plan's own.
+        self.assertIn({"where": "plan", "what": "global batch", "first": "16", "second": "32"},
+                      shown["differences"])
+        self.document("switch", small, batch)
+
 
 class MixedLength(Case):
     CASE = """schema: orrery/study/1
