@@ -11,9 +11,17 @@
 #include <vector>
 
 #include "models/config/units.h"
+#include "models/spec/ranges.h"
 
 namespace orrery::experiments {
 namespace {
+
+constexpr BytesPerSecond kMostBandwidth{1e18};  ///< Of a link; far beyond anything real.
+
+/// Of what the cluster says.
+void check_factor(config::Visitor& v, const char* key, double factor) {
+  v.between(key, factor, 1 / models::kMostFactor, models::kMostFactor);
+}
 
 /// Names that the cluster does not have.
 template <class T>
@@ -130,7 +138,7 @@ void describe_fields(config::Visitor& v, HardwareChanges& changes) {
                "bandwidth of the NICs below each leaf switch over that of its uplink, instead of "
                "the cluster's");
   }
-  if (changes.oversubscription) v.positive("oversubscription", *changes.oversubscription);
+  if (changes.oversubscription) check_factor(v, "oversubscription", *changes.oversubscription);
   v.optional("link", changes.link,
              "bandwidth of a link class (orrery list links): infiniband-200=\"100 Gbps\"");
   v.optional("without", changes.without,
@@ -162,21 +170,24 @@ void describe_fields(config::Visitor& v, HardwareChanges& changes) {
     }
   }
   for (const auto& [name, value] : changes.link) {
-    if (v.reading() && !(value.value.value > 0)) {
-      v.problem("link", fmt::format("{}: must be above 0", name));
+    if (v.reading() && !(value.value > BytesPerSecond{} && value.value <= kMostBandwidth)) {
+      v.problem("link", fmt::format("{}: must be above 0 and at most {}", name,
+                                    config::to_text(kMostBandwidth)));
     }
   }
-  v.positive("scale_compute", changes.scale_compute);
   for (const auto& [name, value] : changes.efficiency) {
     if (v.reading() && !(value.value > 0 && value.value <= 1)) {
       v.problem("efficiency",
                 fmt::format("{}: must be above 0 and at most 1, is {}", name, value.value));
     }
   }
-  v.positive("scale_efficiency", changes.scale_efficiency);
-  v.positive("scale_network", changes.scale_network);
-  v.positive("scale_node", changes.scale_node);
-  v.positive("scale_latency", changes.scale_latency);
+  for (const auto& [key, factor] : {std::pair{"scale_efficiency", changes.scale_efficiency},
+                                    {"scale_compute", changes.scale_compute},
+                                    {"scale_network", changes.scale_network},
+                                    {"scale_node", changes.scale_node},
+                                    {"scale_latency", changes.scale_latency}}) {
+    check_factor(v, key, factor);
+  }
 }
 
 void apply(const HardwareChanges& changes, models::Cluster& cluster,

@@ -137,8 +137,8 @@ std::vector<LoadedRun> load_plans(const std::vector<std::string>& plans, const J
                                   config::Diagnostics problems = {});
 
 /// Reports where two runs of load_plans() have other clusters, models, jobs or measured numbers, so
-/// that no one setting holds for both. A global batch is its plan's own, and what planners might use
-/// limits no plan; neither counts.
+/// that no one setting holds for both. A global batch is its plan's own, and what planners might
+/// use limits no plan; neither counts.
 void check_same_inputs(const LoadedRun& first, const LoadedRun& second,
                        config::Diagnostics& diagnostics);
 

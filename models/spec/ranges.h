@@ -9,6 +9,6 @@ inline constexpr Seconds kLongestOp{3600};             ///< A latency, a launch,
 inline constexpr Seconds kLongestPhase{365 * 86400.};  ///< Starting, searching, detecting.
 inline constexpr Seconds kLongestPerParameter{1e-3};
 inline constexpr double kMostBytesPerParameter = 1024;  ///< Of one kind of model state.
-inline constexpr double kMostFactor = 1e6;              ///< Of a collective on its closed form.
+inline constexpr double kMostFactor = 1e6;  ///< On a closed form, or on what hardware does.
 
 }  // namespace orrery::models

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -29,6 +30,8 @@ std::vector<std::pair<FoldMode, const char*>> enum_names(FoldMode) {
 }
 
 namespace {
+
+constexpr double kLeastSlowdown = 1e-6;  ///< Far below anything real; bandwidths stay finite.
 
 /// "NAME=FACTOR".
 bool split_factor(const std::string& text, const char* example, std::string& name, double& factor,
@@ -114,9 +117,14 @@ std::vector<std::string> find_problems(const IterationOptions& options,
                                        const models::Cluster& cluster,
                                        const models::Topology& topology) {
   std::vector<std::string> problems;
+  std::map<std::string, double> slowdowns;
   const auto check_factor = [&](double factor, const std::string& what) {
-    if (!(factor > 0) || !std::isfinite(factor)) {
-      problems.push_back(fmt::format("slowdown {} of {}", factor, what));
+    double& slowdown = slowdowns.try_emplace(what, 1).first->second *= factor;
+    if (!std::isfinite(slowdown)) {
+      problems.push_back(fmt::format("slowdown {} of {}", slowdown, what));
+    } else if (!(std::min(factor, slowdown) >= kLeastSlowdown)) {
+      problems.push_back(
+          fmt::format("slowdown {} of {}, must be at least {}", slowdown, what, kLeastSlowdown));
     }
   };
   for (const Straggler& straggler : options.stragglers) {

@@ -84,7 +84,8 @@ void describe(config::Visitor& v, Straggler& straggler);
 void describe(config::Visitor& v, SlowLink& link);
 void describe(config::Visitor& v, IterationOptions& options);
 
-/// What in `options` does not fit the cluster (unknown device or link), in words; else empty.
+/// What in `options` does not fit the cluster (unknown device or link, a slowdown out of range), in
+/// words; else empty.
 std::vector<std::string> find_problems(const IterationOptions& options,
                                        const models::Cluster& cluster,
                                        const models::Topology& topology);

@@ -225,6 +225,14 @@ TEST(IterationOptions, NameDevicesAndLinksThatTheClusterLacks) {
   ASSERT_EQ(problems.size(), 3u);
   EXPECT_NE(problems[0].find("no device 16"), std::string::npos) << problems[0];
   EXPECT_NE(problems[2].find("node9/nic0/up"), std::string::npos) << problems[2];
+  // No bandwidth is divided by next to nothing, by one slowdown or by several together.
+  options.stragglers.clear();
+  options.slow_links = {{"node0/nic0/up", 1e-4}};
+  EXPECT_TRUE(find_problems(options, cluster, topology).empty());
+  options.slow_links.push_back(options.slow_links.front());
+  EXPECT_EQ(
+      find_problems(options, cluster, topology),
+      std::vector<std::string>{"slowdown 1e-08 of link 'node0/nic0/up', must be at least 1e-06"});
 }
 
 }  // namespace

@@ -111,6 +111,15 @@ class BadInput(Case):
         self.refuse("plan", "-p", "hexiscale", *WHERE, "-b", "many", says="--global-batch: ")
         self.refuse("simulate", HEXISCALE, *WHERE, "--straggler", "99=2", "--slow-link", "x=2",
                     says=["--straggler: no device 99", "--slow-link: no link 'x'"])
+        self.refuse("simulate", HEXISCALE, *WHERE, "--scale-network", "1e300", "--scale-node",
+                    "1e300", "--scale-latency", "1e-300", "--oversubscription", "1e-300",
+                    "--link", "nvlink3=1e299 GB/s",
+                    says=["--scale-network: must be from 1e-06 to 1000000, is 1e+300",
+                          "--scale-node: must be", "--scale-latency: must be",
+                          "--oversubscription: must be",
+                          "--link: nvlink3: must be above 0 and at most "])
+        self.refuse("simulate", HEXISCALE, *WHERE, "--slow-link", "a800/nic0/up=1e-300",
+                    says="--slow-link: slowdown 1e-300 of link 'a800/nic0/up', must be at least")
         self.refuse("run", MEGATRON, "--shard", "5/4", "--workers", "0",
                     says=["--shard: '5/4' is not I/N", "--workers: must be at least 1, is 0"])
         self.refuse("list", "planets", says="cannot list 'planets'")
