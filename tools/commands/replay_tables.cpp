@@ -248,11 +248,13 @@ const config::Value* setting(const Task& run, const char* outer, const char* inn
 }
 
 /// A file's trace is the same for all seeds; what differs then comes from random searches alone.
-std::string ranking_title(const Task& run, std::size_t seeds) {
-  if (seeds <= 1) return "Ranking, one seed";
+/// Few seeds have no confidence interval (interval_of()).
+std::string ranking_title(const Task& run, const Standing& first) {
+  if (first.seeds <= 1) return "Ranking, one seed";
   return fmt::format(
-      "Ranking, means over {} seeds{}, ± 95 % confidence", seeds,
-      setting(run, "trace", "file") != nullptr ? " of the policies' searches (one trace)" : "");
+      "Ranking, means over {} seeds{}, {}", first.seeds,
+      setting(run, "trace", "file") != nullptr ? " of the policies' searches (one trace)" : "",
+      std::isfinite(first.tokens_per_second.half) ? "± 95 % confidence" : "least to most");
 }
 
 /// The first run of each case.
@@ -279,7 +281,7 @@ std::string replay_text(const Study& study, const StudyResult& result,
     if (standings.empty() && unable.empty() && failed.empty()) continue;
     text += run->about + "\n\n";
     if (!standings.empty()) {
-      text += section(ranking_title(*run, standings.front().seeds),
+      text += section(ranking_title(*run, standings.front()),
                       ranking_table(standings, !run->inputs.at("plan_hash").empty()));
       text += fmt::format("\n{}\n", section("Where the wall time goes", bucket_table(standings)));
       if (standings.size() > 1) {

@@ -209,7 +209,7 @@ class Replay(Case):
 
     def test_run_and_replay_take_the_same_study(self):
         first = self.succeed("run", str(self.folder), "--results", str(self.folder / "r"))
-        self.assertIn("Ranking, means over 2 seeds", first)
+        self.assertIn("Ranking, means over 2 seeds, least to most\n", first)
         self.assertIn("4 runs done", first)
         again = self.succeed("replay", str(self.folder / "manifest.yaml"), "--results",
                              str(self.folder / "r"))
@@ -239,6 +239,10 @@ class Replay(Case):
                 1 - each["tokens_per_second"]["mean"] / rates[0]))
         for each in found["unable"]:
             self.assertTrue(each["reason"])
+
+    def test_five_seeds_have_a_confidence_interval(self):
+        shown = self.replay(*self.FLAGS, "--policy", "torchft", "--seeds", "5")
+        self.assertIn("Ranking, means over 5 seeds, ± 95 % confidence\n", shown)
 
     def test_policies_that_are_compared_begin_with_one_plan(self):
         """Bamboo, whose shadows need a next stage, cannot begin with plans of one stage."""
