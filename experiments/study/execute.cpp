@@ -9,6 +9,7 @@
 #include "experiments/study/carry_over.h"
 #include "experiments/study/checks.h"
 #include "experiments/study/clock.h"
+#include "experiments/study/inputs.h"
 #include "experiments/study/limits.h"
 #include "experiments/study/profile_scaling.h"
 #include "experiments/study/version.h"
@@ -39,8 +40,35 @@ constexpr std::size_t kLinksShown = 10;
 /// Option of planners that search what a runner can run.
 constexpr const char* kTargetOption = "target";
 
+/// Settings that only a simulation heeds, where they are not the usual ones: (flag, key in a file).
+std::vector<std::pair<const char*, const char*>> simulated_only(const RunSpec& spec) {
+  const sim::IterationOptions& given = spec.simulation;
+  std::vector<std::pair<const char*, const char*>> found;
+  if (given.jitter > 0) found.emplace_back("jitter", "simulation.jitter");
+  if (given.step_jitter > 0) found.emplace_back("step_jitter", "simulation.step_jitter");
+  if (given.link_jitter > 0) found.emplace_back("link_jitter", "simulation.link_jitter");
+  if (!given.stragglers.empty()) found.emplace_back("straggler", "simulation.stragglers");
+  if (!given.slow_links.empty()) found.emplace_back("slow_link", "simulation.slow_links");
+  if (given.inner != sim::InnerMode::automatic) found.emplace_back("inner", "simulation.inner");
+  if (given.ring != sim::RingMode::aggregated) found.emplace_back("ring", "simulation.ring");
+  if (!spec.collapsed) found.emplace_back("expanded", "collapsed");
+  return found;
+}
+
 void check_simulation(const LoadedRun& run, config::Diagnostics& diagnostics) {
   const RunSpec& spec = run.spec;
+  if (spec.cost != CostModel::simulator) {
+    const bool flags = !spec.stragglers_at.file.empty();
+    for (const auto& [flag, key] : simulated_only(spec)) {
+      if (flags) {
+        diagnostics.add(at_setting(flag), "a closed form simulates nothing",
+                        "use --cost simulator");
+      } else {
+        diagnostics.add(spec.cluster.at, fmt::format("{}: a closed form simulates nothing", key),
+                        "use `cost: simulator`");
+      }
+    }
+  }
   if (spec.simulation.stragglers.empty() && spec.simulation.slow_links.empty()) return;
   const models::Topology topology(run.cluster);
   const auto check = [&](const sim::IterationOptions& part, const config::Position& at) {

@@ -205,7 +205,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "5"},
         Mistake{"UnknownStraggler", "  plan: plan.yaml",
                 "  plan: plan.yaml\n  simulation: {stragglers: [{device: 9, slowdown: 2}]}",
-                "manifest.yaml:5:12: simulation: no device 9"}),
+                "manifest.yaml:5:12: simulation: no device 9"},
+        Mistake{"NoiseOfAClosedForm", "  plan: plan.yaml",
+                "  plan: plan.yaml\n  cost: hexiscale_paper",
+                "manifest.yaml:5:12: simulation.jitter: a closed form simulates nothing"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(BadPlan, OfAnotherClusterIsRefusedWithBothHashes) {

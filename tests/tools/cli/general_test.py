@@ -127,6 +127,13 @@ class BadInput(Case):
         self.refuse("simulate", HEXISCALE, *WHERE, "-t", "a.svg", says="'a.svg' names no format")
         self.refuse("simulate", HEXISCALE, *WHERE, "-t", "a.json", "--cost", "hexiscale_paper",
                     says="--timeline: a closed form runs no program")
+        ignored = ["--straggler", "0=2", "--slow-link", "a800/nic0/up=2", "--jitter", "0.1",
+                   "--step-jitter", "0.1", "--link-jitter", "0.1", "--inner", "per_block", "--ring",
+                   "stepwise", "--expanded"]
+        flags = [word for word in ignored if word.startswith("--")]
+        for ask in (["simulate", HEXISCALE, *WHERE], ["plan", "-p", "hexiscale", *JOB]):
+            self.refuse(*ask, "--cost", "hexiscale_paper", *ignored,
+                        says=[f"{flag}: a closed form simulates nothing" for flag in flags])
         self.refuse("simulate", HEXISCALE, MEGATRON, *WHERE, "-t", "a.json", says="2 plans")
 
     def test_a_job_file_with_mistakes(self):
