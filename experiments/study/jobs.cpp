@@ -210,6 +210,9 @@ void describe(config::Visitor& v, JobEntry& job) {
              "replay asks for");
   if (!v.reading()) return;
   job.job_at = v.at("job");
+  if (job.policy && job.policy->value.name == "all") {
+    v.problem("policy", "a job has one policy", "replay --policy all takes every one");
+  }
   if (job.planner && job.plan) {
     v.problem("plan", "both `planner` and `plan` are given", "a job has one of them");
   } else if (!job.planner && !job.plan && v.good()) {
@@ -259,6 +262,11 @@ Jobs load_jobs(const std::string& path, config::Diagnostics& diagnostics) {
 std::vector<LoadedRun> load_job_runs(const Jobs& jobs, const JobSettings& settings,
                                      const JudgeSettings& judge, const models::Library& library,
                                      config::Diagnostics& diagnostics) {
+  for (const JobEntry& entry : jobs.jobs) {
+    if (!entry.policy) continue;
+    check_policy(*entry.policy, diagnostics);
+    check_policy_values(entry.policy->value, entry.policy->at, diagnostics);
+  }
   const std::size_t before = diagnostics.problems().size();
   std::vector<LoadedRun> runs;
   for (const JobEntry& entry : jobs.jobs) {

@@ -48,10 +48,10 @@ bool is_jobs_file(const std::string& path);
 /// The job of an entry with a plan need say neither batch nor what is allowed (complete_for_plan).
 Jobs load_jobs(const std::string& path, config::Diagnostics& diagnostics);
 
-/// Each job as a run, loaded and checked: no device belongs to two jobs, and a plan stays on its
-/// job's part of the cluster. Cluster and profile of `settings` take the place of the file's;
-/// `judge` holds for all jobs. All problems go to `diagnostics`; use the result only if there are
-/// none.
+/// Each job as a run, loaded and checked: no device belongs to two jobs, a plan stays on its job's
+/// part of the cluster, and a policy is known and takes its options. Cluster and profile of
+/// `settings` take the place of the file's; `judge` holds for all jobs. All problems go to
+/// `diagnostics`; use the result only if there are none.
 std::vector<LoadedRun> load_job_runs(const Jobs& jobs, const JobSettings& settings,
                                      const JudgeSettings& judge, const models::Library& library,
                                      config::Diagnostics& diagnostics);

@@ -200,9 +200,7 @@ ReplayedJobs replay_jobs(const ReplayJobsSettings& settings, const Call& call,
   config::describe_value(common, common_run, problems);
   for (const config::Located<ReplayPolicy>& policy : settings.policies) {
     check_policy(policy, problems);
-  }
-  for (const JobEntry& entry : jobs.jobs) {
-    if (entry.policy) check_policy(*entry.policy, problems);
+    check_policy_values(policy.value, policy.at, problems);
   }
   problems.raise();
 

@@ -391,6 +391,17 @@ storage: {bandwidth: 10 GB/s}
         file = self.jobs(("left", "plan: left.yaml\n    policy: nothing"))
         self.refuse("replay", file, *ask, "-m", "gpt3_125m",
                     says=["--model: the file says it of each job", "unknown policy 'nothing'"])
+        for policy, says in (("nothing", "jobs.yaml:8:13: unknown policy 'nothing'"),
+                             ("all", "jobs.yaml:8:13: a job has one policy"),
+                             ("{name: oobleck, options: {pace: 3}}", "has no option 'pace'"),
+                             ("{name: checkpoint_restart, options: {interval: often}}",
+                              "option 'interval': 'often' is none of")):
+            file = self.jobs(("left", f"plan: left.yaml\n    policy: {policy}"))
+            self.refuse("validate", file, says=says)
+            self.refuse("replay", file, *ask, says=says)
+        self.refuse("replay", self.jobs(("left", "plan: left.yaml")), *ask, "-p",
+                    "checkpoint_restart", "--option", "checkpoint_restart.interval=often",
+                    says="option 'interval': 'often' is none of")
 
     def test_a_job_without_a_plan_is_left_out_and_says_why(self):
         self.plan("left.yaml", "node-2,node-3")
