@@ -9,6 +9,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "executor/compute/cpu_gemm.h"
 #include "executor/cuda/backend.h"
 #include "executor/cuda/nccl_transport.h"
 #include "executor/launcher/rank.h"
@@ -45,6 +46,10 @@ executor::RunSettings compute_settings(BackendKind backend, std::optional<CpuLib
     diagnostics.add(at_setting("precision"), "the cpu back end has no bf16", "fp32 or fp64");
   }
   if (elsewhere) return settings;
+  if (library == CpuLibrary::openblas && !executor::has_openblas()) {
+    diagnostics.add(at_setting("library"), "this build has no OpenBLAS",
+                    "eigen; or install libopenblas-dev and configure");
+  }
   if (backend == BackendKind::cuda) {
     const std::string problem = executor::cuda_status().problem;
     if (!problem.empty()) diagnostics.add(at_setting("backend"), "cuda: " + problem);

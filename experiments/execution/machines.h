@@ -23,7 +23,8 @@ std::vector<std::pair<CpuLibrary, const char*>> enum_names(CpuLibrary);
 std::vector<std::pair<TransportKind, const char*>> enum_names(TransportKind);
 
 /// The back end of ranks. Problems: precisions that it does not have and, unless ranks are on other
-/// machines (`elsewhere`), whose ranks say so themselves, a GPU or NCCL that is not there.
+/// machines (`elsewhere`), whose ranks say so themselves, a GPU, NCCL or OpenBLAS that is not
+/// there.
 executor::RunSettings compute_settings(BackendKind backend, std::optional<CpuLibrary> library,
                                        executor::Precision precision, TransportKind transport,
                                        bool elsewhere, config::Diagnostics& diagnostics);

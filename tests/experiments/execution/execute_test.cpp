@@ -1,4 +1,5 @@
-// Are shares of a GPU what the hardware can give, and are wrong ones named?
+// Are shares of a GPU what the hardware can give, and are wrong ones named? Is what this build
+// lacks named before ranks start?
 #include "experiments/execution/execute.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "executor/compute/cpu_gemm.h"
 #include "executor/cuda/backend.h"
+#include "experiments/execution/machines.h"
 #include "models/base/text.h"
 #include "models/config/document.h"
 
@@ -100,6 +103,22 @@ TEST(GpuShares, WrongOnesAreNamed) {
 
 TEST(GpuShares, AreTypesOfTheirOwn) {
   EXPECT_EQ(executor::type_of_share("H100-80GB", 50), "H100-80GB 50%");
+}
+
+TEST(MatrixLibrary, ThatTheBuildLacksIsAProblemOfTheSettingUnlessRanksAreElsewhere) {
+  const auto problems = [](CpuLibrary library, bool elsewhere) {
+    config::Diagnostics found;
+    compute_settings(BackendKind::cpu, library, executor::Precision::fp32, TransportKind::tcp,
+                     elsewhere, found);
+    std::vector<std::string> places;
+    for (const config::Problem& problem : found.problems()) places.push_back(problem.at.file);
+    return places;
+  };
+  using Places = std::vector<std::string>;
+  EXPECT_EQ(problems(CpuLibrary::openblas, false),
+            executor::has_openblas() ? Places{} : Places{"--library"});
+  EXPECT_EQ(problems(CpuLibrary::openblas, true), Places{});
+  EXPECT_EQ(problems(CpuLibrary::eigen, false), Places{});
 }
 
 }  // namespace
