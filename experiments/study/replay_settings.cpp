@@ -1,14 +1,6 @@
 #include "experiments/study/replay_settings.h"
 
-#include "traces/trace.h"
-
 namespace orrery::experiments {
-namespace {
-
-constexpr Seconds kLeastTime{1e-3};
-constexpr Seconds kLongestTime = to_seconds(Nanoseconds{traces::kLongestTime});
-
-}  // namespace
 
 std::vector<std::pair<TraceStart, const char*>> enum_names(TraceStart) {
   return {{TraceStart::file, "file"}, {TraceStart::seed, "seed"}};

@@ -13,8 +13,13 @@
 #include "models/config/diagnostics.h"
 #include "models/config/visitor.h"
 #include "models/spec/runtime.h"
+#include "traces/trace.h"
 
 namespace orrery::experiments {
+
+/// Of horizons and times between interruptions.
+inline constexpr Seconds kLeastTime{1e-3};
+inline constexpr Seconds kLongestTime = to_seconds(Nanoseconds{traces::kLongestTime});
 
 /// Where in a trace file a replay begins.
 enum class TraceStart {

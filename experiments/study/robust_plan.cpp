@@ -17,6 +17,7 @@
 #include "models/config/document.h"
 #include "models/spec/library.h"
 #include "models/spec/plan_yaml.h"
+#include "traces/generate/settings.h"
 
 namespace orrery::experiments {
 namespace {
@@ -129,6 +130,13 @@ void scale_failures(ReplayCase& one, const models::Cluster& cluster, Seconds mtb
     diagnostics.add(at_setting("mtbf"),
                     fmt::format("without failures spot nodes alone interrupt the job each {:.3g} h",
                                 1 / (once - of_failures) / 3600));
+  } else if (rate > traces::kMostFailureRate) {
+    const double most = once - of_failures + traces::kMostFailureRate * of_failures;
+    diagnostics.add(
+        at_setting("mtbf"),
+        fmt::format("must be at least {:.3g} s, is {}", 1 / most, config::to_text(mtbf)),
+        fmt::format("the generator's failures come at most {} times as often",
+                    traces::kMostFailureRate));
   } else {
     one = with_rate(rate);
   }

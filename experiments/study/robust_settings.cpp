@@ -83,6 +83,7 @@ void describe(config::Visitor& v, RobustChoices& choices) {
   v.between("spares", choices.spares, std::int64_t{0}, std::int64_t{64});
   v.between("replays", choices.replays, std::int64_t{1}, std::int64_t{1'000'000});
   v.between("seeds", choices.seeds, std::int64_t{1}, kMostJudgingSeeds);
+  if (choices.mtbf) v.between("mtbf", *choices.mtbf, kLeastTime, kLongestTime);
   if (choices.target_rate) v.positive("target_rate", *choices.target_rate);
   for (const double factor : choices.intervals) {
     if (v.reading() && !(factor > 0 && std::isfinite(factor))) {

@@ -198,6 +198,27 @@ TEST(RobustPlan, ScalesFailuresToTheTimeBetweenThem) {
   EXPECT_THROW(robust_plan(world.settings, {}), config::ConfigError) << "spot nodes alone";
 }
 
+TEST(RobustPlan, ATimeBetweenFailuresOutOfRangeIsNamedInTimes) {
+  config::Diagnostics found;
+  config::Value given = config::Value::map({});
+  given.append("mtbf", config::Value::scalar("0 s"));
+  RobustSettings settings;
+  config::describe_value(given, settings, found);
+  ASSERT_EQ(found.problems().size(), 1U);
+  EXPECT_EQ(found.problems()[0].what.find("must be from 1 ms to "), 0U) << found.problems()[0].what;
+  World world;
+  world.settings.choices.trace = "llama3";
+  world.settings.choices.mtbf = Seconds{1e-3};
+  try {
+    robust_plan(world.settings, {});
+    FAIL() << "no problem was found";
+  } catch (const config::ConfigError& error) {
+    ASSERT_EQ(error.problems.size(), 1U) << error.what();
+    EXPECT_EQ(error.problems[0].at.file, "--mtbf");
+    EXPECT_NE(error.problems[0].what.find(" s, is 1 ms"), std::string::npos) << error.what();
+  }
+}
+
 TEST(RobustPlan, RentsTheCheapestFleetThatReachesTheTarget) {
   World world;
   // A network on which more nodes train more.

@@ -143,7 +143,7 @@ void describe(config::Visitor& v, FailureSettings& failures) {
   v.optional("daily", failures.daily, "throughput of the whole job over the day");
   v.between("period", failures.period, kLeastTime, kLongest);
   v.between("gpus", failures.gpus, std::int64_t{1}, static_cast<std::int64_t>(kMostCount));
-  v.between("rate", failures.rate, 0.0, kMostFactor);
+  v.between("rate", failures.rate, 0.0, kMostFailureRate);
   v.between("shape", failures.shape, kLeastShape, kMostShape);
   if (!v.reading()) return;
   std::set<std::string> names;

@@ -16,6 +16,8 @@ class Visitor;
 
 namespace orrery::traces {
 
+inline constexpr double kMostFailureRate = 1e6;  ///< Of FailureSettings::rate.
+
 /// What a failure takes down.
 enum class FailureScope {
   gpu,   ///< One device.
