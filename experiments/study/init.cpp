@@ -5,15 +5,20 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 #include <set>
+#include <system_error>
 
 #include "experiments/study/files.h"
 #include "models/config/document.h"
+#include "models/spec/cluster_text.h"
 #include "models/spec/library.h"
 
 namespace orrery::experiments {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// How vendors build nodes of a GPU: beginnings of names, first match. Classes of the library.
 struct NodeDesign {
@@ -72,7 +77,7 @@ std::string without_blanks(std::string text) {
 
 std::optional<NodeGroup> read_group(const std::string& text, const models::Library& library,
                                     config::Diagnostics& diagnostics) {
-  constexpr int kMostNodes = 100'000;
+  constexpr int kMostNodes = 1 << 16;
   constexpr int kMostGpus = 64;
   const std::string packed = without_blanks(text);
   const std::size_t first = packed.find('x');
@@ -85,7 +90,8 @@ std::optional<NodeGroup> read_group(const std::string& text, const models::Libra
   }
   if (!nodes || !gpus || second + 1 == packed.size()) {
     diagnostics.add(at_setting("nodes"), fmt::format("'{}' is not NODESxGPUSxTYPE", text),
-                    "as in 4x8xH100: four nodes of eight H100");
+                    fmt::format("as in 4x8xH100: four nodes of eight H100; at most {} nodes of {}",
+                                kMostNodes, kMostGpus));
     return std::nullopt;
   }
   NodeGroup group{*nodes, *gpus, packed.substr(second + 1), ""};
@@ -141,6 +147,18 @@ std::string node_name(const NodeGroup& group, std::set<std::string>& taken) {
   std::string unique = name;
   for (int i = 2; !taken.insert(unique).second; ++i) unique = fmt::format("{}_{}", name, i);
   return unique;
+}
+
+/// The cluster of a file that is not written yet; what can be wrong with it is what --nodes says.
+models::Cluster read_back(const std::string& text, const models::Library& library,
+                          config::Diagnostics& diagnostics) {
+  config::Diagnostics found;
+  models::Cluster cluster =
+      models::read_cluster(config::load_value_text(text, "cluster", found), library, found);
+  for (const config::Problem& problem : found.problems()) {
+    diagnostics.add(at_setting("nodes"), problem.what, problem.hint);
+  }
+  return cluster;
 }
 
 std::string gigabytes(BytesPerSecond rate) { return fmt::format("{:.4g} GB/s", rate.value / 1e9); }
@@ -247,14 +265,18 @@ TextResult init_cluster(const InitSettings& settings, const Call& call,
   if (settings.oversubscription > 1) {
     text += fmt::format("fabric: {{leaf_oversubscription: {:.6g}}}\n", settings.oversubscription);
   }
-  const std::vector<OutputFile> outputs = {{"output", settings.output}};
-  check_outputs(outputs, {}, diagnostics);
+  const models::Cluster cluster = read_back(text, library, diagnostics);
+  check_outputs({{"output", settings.output}}, {}, diagnostics);
+  const Text file = file_of(settings.output);
+  std::error_code error;
+  if (file && fs::is_regular_file(*file, error) && read_text_file(*file) != text) {
+    diagnostics.add(at_setting("output"),
+                    fmt::format("'{}' is there already and says something else", *file),
+                    "name another file, or remove it: cluster files are edited by hand");
+  }
   diagnostics.raise();
   TextResult result = delivered_to(settings.output, std::move(text));
   if (result.file) {
-    const models::Cluster cluster =
-        models::load_cluster(*result.file, library, {*result.file, 0, 0}, diagnostics);
-    diagnostics.raise();
     for (const std::string& warning : implausible(cluster)) call.note(warning);
   }
   return result;

@@ -24,7 +24,8 @@ struct InitSettings {
 void describe(config::Visitor& v, InitSettings& settings);
 
 /// A file that load_cluster() reads. What nobody said is assumed, and a comment of the file says
-/// so. Notes of the call: what looks wrong (implausible()).
+/// so. Notes of the call: what looks wrong (implausible()). A file that is there and says something
+/// else, as one that was edited does, is a problem: it stays as it is.
 TextResult init_cluster(const InitSettings& settings, const Call& call,
                         config::Diagnostics problems = {});
 

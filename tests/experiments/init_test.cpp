@@ -46,9 +46,9 @@ TEST(Init, EveryGpuOfTheLibraryHasANodeThatLoads) {
   for (const auto& [name, gpu] : support::library().gpus) {
     InitSettings settings;
     settings.nodes = {"2x8x" + name};
-    settings.output = folder / "one.yaml";
+    settings.output = folder / (name + ".yaml");
     init_cluster(settings, {});
-    const models::Cluster cluster = load(folder / "one.yaml");
+    const models::Cluster cluster = load(*settings.output);
     EXPECT_EQ(cluster.gpu(DeviceId{15}).name, name);
     EXPECT_TRUE(implausible(cluster).empty()) << implausible(cluster).front();
   }
@@ -68,6 +68,41 @@ TEST(Init, AllProblemsComeAtOnce) {
     EXPECT_EQ(at, (std::vector<std::string>{"--nodes", "--nodes", "--nodes", "--network",
                                             "--network", "--nics"}));
   }
+}
+
+/// Where init_cluster() finds problems; nothing is written then.
+std::vector<std::string> problems_at(const InitSettings& settings) {
+  std::vector<std::string> at;
+  try {
+    init_cluster(settings, {});
+  } catch (const config::ConfigError& error) {
+    for (const config::Problem& problem : error.problems) at.push_back(problem.at.file);
+  }
+  return at;
+}
+
+TEST(Init, MoreNodesThanAClusterMayHaveAreNamedAndNothingIsWritten) {
+  const support::TempFolder folder;
+  InitSettings settings;
+  settings.output = folder / "large.yaml";
+  for (const char* nodes : {"65537x8xH100", "65536x64xH100"}) {
+    settings.nodes = {nodes};
+    EXPECT_EQ(problems_at(settings), std::vector<std::string>{"--nodes"}) << nodes;
+    EXPECT_FALSE(support::fs::exists(*settings.output)) << nodes;
+  }
+}
+
+TEST(Init, AnEditedFileIsNotOverwritten) {
+  const support::TempFolder folder;
+  InitSettings settings;
+  settings.output = folder / "mine.yaml";
+  settings.nodes = {"2x8xH100"};
+  EXPECT_TRUE(problems_at(settings).empty());
+  EXPECT_TRUE(problems_at(settings).empty()) << "it says the same";
+  const std::string edited = read_text_file(*settings.output) + "# mine\n";
+  write_text_file(*settings.output, edited);
+  EXPECT_EQ(problems_at(settings), std::vector<std::string>{"--output"});
+  EXPECT_EQ(read_text_file(*settings.output), edited);
 }
 
 TEST(Init, UnitsThatWereMixedUpAreNoticed) {
