@@ -26,12 +26,12 @@ void check_factor(config::Visitor& v, const char* key, double factor) {
 /// Names that the cluster does not have.
 template <class T>
 void check_known(const std::map<std::string, config::Located<T>>& named,
-                 const std::vector<std::string>& known, const std::string& noun,
+                 const std::vector<std::string>& known, const char* noun, const char* nouns,
                  const models::Cluster& cluster, config::Diagnostics& diagnostics) {
   for (const auto& [name, value] : named) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     diagnostics.add(value.at, fmt::format("cluster '{}' has no {} '{}'", cluster.name, noun, name),
-                    config::suggest(name, known, noun + "s"));
+                    config::suggest(name, known, nouns));
   }
 }
 
@@ -49,9 +49,9 @@ void change_gpus(const HardwareChanges& changes, models::Cluster& cluster,
     const auto power = changes.power.find(gpu.name);
     if (power != changes.power.end()) gpu.power = power->second.value;
   }
-  check_known(changes.efficiency, known, "GPU type", cluster, diagnostics);
-  check_known(changes.price, known, "GPU type", cluster, diagnostics);
-  check_known(changes.power, known, "GPU type", cluster, diagnostics);
+  check_known(changes.efficiency, known, "GPU type", "GPU types", cluster, diagnostics);
+  check_known(changes.price, known, "GPU type", "GPU types", cluster, diagnostics);
+  check_known(changes.power, known, "GPU type", "GPU types", cluster, diagnostics);
 }
 
 void change_links(const HardwareChanges& changes, models::Cluster& cluster,
@@ -62,7 +62,7 @@ void change_links(const HardwareChanges& changes, models::Cluster& cluster,
     const auto own = changes.link.find(name);
     if (own != changes.link.end()) link.bandwidth = own->second.value;
   }
-  check_known(changes.link, known, "link class", cluster, diagnostics);
+  check_known(changes.link, known, "link class", "link classes", cluster, diagnostics);
 }
 
 void scale_links(const HardwareChanges& changes, models::Cluster& cluster) {
@@ -227,7 +227,7 @@ std::vector<DeviceId> devices_left(const HardwareChanges& changes, const models:
   const std::set<DeviceId> without = devices_named(changes.without, cluster, diagnostics);
   std::vector<std::string> types;
   for (const models::GpuType& gpu : cluster.gpu_types) types.push_back(gpu.name);
-  check_known(changes.at_most, types, "GPU type", cluster, diagnostics);
+  check_known(changes.at_most, types, "GPU type", "GPU types", cluster, diagnostics);
   std::map<std::string, std::int64_t> used;
   std::vector<DeviceId> left;
   for (const models::Device& device : cluster.devices) {

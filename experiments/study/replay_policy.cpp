@@ -59,6 +59,7 @@ std::vector<config::Located<ReplayPolicy>> named_policies(
   for (const std::string& name : names) {
     if (find(name) != policies.end()) {
       diagnostics.add(names_at, fmt::format("'{}' appears twice", name));
+      continue;
     }
     add(name, names_at);
   }

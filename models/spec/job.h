@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/base/units.h"
@@ -77,10 +78,9 @@ struct Job {
 /// exchanges of context parallelism), expert_parallel (dispatch and combine) and zero (gathers
 /// ahead of their blocks, as FSDP and ZeRO-3 prefetch them).
 bool can_hide(ir::Purpose purpose);
-/// "passes have no collectives of data_parallel"; kHiddenHint says what they have.
-std::string cannot_hide(ir::Purpose purpose);
-inline constexpr const char* kHiddenHint =
-    "one of tensor_parallel, sequence_parallel, expert_parallel, zero";
+/// Such a purpose, as files name it: the value of the ir::Purpose.
+enum class HideablePurpose : std::uint8_t {};
+std::vector<std::pair<HideablePurpose, const char*>> enum_names(HideablePurpose);
 
 /// YAML (`schema: orrery/job/1`). `lengths` is a list of {longest, share}.
 void describe(config::Visitor& v, LengthDistribution::Bucket& bucket);

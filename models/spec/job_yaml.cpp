@@ -76,6 +76,23 @@ void describe_synchronizations(config::Visitor& v, Job& job) {
   }
 }
 
+/// Dumps of jobs made in code have all names, so that whoever reads them finds the wrong ones.
+void describe_hidden(config::Visitor& v, Job& job) {
+  constexpr const char* kKey = "hidden_collectives";
+  constexpr const char* kDoc =
+      "collectives inside of passes that run beside their kernels: tensor_parallel, "
+      "sequence_parallel, expert_parallel, zero";
+  std::vector<ir::Purpose>& all = job.hidden_collectives;
+  if (v.dumping() && !all.empty()) v.optional(kKey, all, kDoc);
+  if (v.dumping()) return;
+  std::vector<HideablePurpose> hidden;
+  for (const ir::Purpose purpose : all) hidden.push_back(static_cast<HideablePurpose>(purpose));
+  v.optional(kKey, hidden, kDoc);
+  if (!v.reading()) return;
+  all.clear();
+  for (const HideablePurpose purpose : hidden) all.push_back(static_cast<ir::Purpose>(purpose));
+}
+
 }  // namespace
 
 bool can_hide(ir::Purpose purpose) {
@@ -84,8 +101,12 @@ bool can_hide(ir::Purpose purpose) {
          purpose == zero;
 }
 
-std::string cannot_hide(ir::Purpose purpose) {
-  return fmt::format("passes have no collectives of {}", ir::name_of(purpose));
+std::vector<std::pair<HideablePurpose, const char*>> enum_names(HideablePurpose) {
+  std::vector<std::pair<HideablePurpose, const char*>> names;
+  for (const auto& [purpose, name] : ir::enum_names(ir::Purpose{})) {
+    if (can_hide(purpose)) names.emplace_back(static_cast<HideablePurpose>(purpose), name);
+  }
+  return names;
 }
 
 void describe(config::Visitor& v, LengthDistribution::Bucket& bucket) {
@@ -157,16 +178,7 @@ void describe(config::Visitor& v, Job& job) {
                "kernels of a pass are launched as one CUDA graph; without, a block that is priced "
                "by its kernels takes at least `launch` of the GPU type for each of them");
   }
-  if (!v.dumping() || !job.hidden_collectives.empty()) {
-    v.optional("hidden_collectives", job.hidden_collectives,
-               "collectives inside of passes that run beside their kernels: tensor_parallel, "
-               "sequence_parallel, expert_parallel, zero");
-  }
-  if (v.reading()) {
-    for (const ir::Purpose purpose : job.hidden_collectives) {
-      if (!can_hide(purpose)) v.problem("hidden_collectives", cannot_hide(purpose), kHiddenHint);
-    }
-  }
+  describe_hidden(v, job);
   v.optional("allowed", job.allowed, "what planners may use");
 }
 

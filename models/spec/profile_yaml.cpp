@@ -178,13 +178,17 @@ void describe(config::Visitor& v, ExposedCollectives& exposed) {
   v.title("Exposed collectives");
   v.doc("What passes leave exposed of the collectives that `hidden_collectives` of the job names.");
   v.required("gpu", exposed.gpu, "GPU type");
-  v.required("purpose", exposed.purpose, "one that jobs may name in `hidden_collectives`");
+  constexpr const char* kPurpose = "one that jobs may name in `hidden_collectives`";
+  if (v.dumping()) {
+    v.required("purpose", exposed.purpose, kPurpose);
+  } else {
+    auto purpose = static_cast<models::HideablePurpose>(exposed.purpose);
+    v.required("purpose", purpose, kPurpose);
+    exposed.purpose = static_cast<Purpose>(purpose);
+  }
   v.required("share", exposed.share, "of the collectives' time");
   v.required("provenance", exposed.provenance, kProvenance);
   v.between("share", exposed.share, 0.0, 1.0);
-  if (v.reading() && v.given("purpose") && !models::can_hide(exposed.purpose)) {
-    v.problem("purpose", models::cannot_hide(exposed.purpose), models::kHiddenHint);
-  }
 }
 
 void describe(config::Visitor& v, OptimizerTime& time) {

@@ -127,7 +127,10 @@ void describe(config::Visitor& v, ReplaySettings& settings) {
   v.section("");
   describe(v, settings.sweep);
   describe(v, settings.job);
-  if (settings.expected_mtbf) v.positive("expected_mtbf", *settings.expected_mtbf);
+  if (settings.expected_mtbf) {
+    v.between("expected_mtbf", *settings.expected_mtbf, experiments::kLeastTime,
+              experiments::kLongestTime);
+  }
 }
 
 extern const Command kReplay;

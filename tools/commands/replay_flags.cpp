@@ -46,6 +46,7 @@ std::vector<std::int64_t> seeds_of(const std::string& text, Diagnostics& diagnos
   std::vector<std::int64_t> seeds;
   if (text.find(',') == std::string::npos) {
     const std::int64_t count = experiments::whole_number(text, "seeds", 1, 1, diagnostics);
+    if (count < 1) return {0};  // What is wrong was reported: no second problem.
     if (count > kMostSeeds) {
       diagnostics.add(at_flag("--seeds"), fmt::format("at most {}", kMostSeeds));
       return {0};
@@ -57,10 +58,14 @@ std::vector<std::int64_t> seeds_of(const std::string& text, Diagnostics& diagnos
     const std::int64_t seed = experiments::whole_number(item, "seeds", 0, 0, diagnostics);
     if (std::find(seeds.begin(), seeds.end(), seed) != seeds.end()) {
       diagnostics.add(at_flag("--seeds"), fmt::format("{} appears twice", seed));
+      continue;
     }
     seeds.push_back(seed);
   }
-  if (seeds.empty()) diagnostics.add(at_flag("--seeds"), "no seed", "as in 1,2,5");
+  if (seeds.empty()) {
+    diagnostics.add(at_flag("--seeds"), "no seed", "as in 1,2,5");
+    return {0};
+  }
   return seeds;
 }
 
@@ -224,8 +229,9 @@ Study study_of(const ReplaySettings& args, Diagnostics& diagnostics) {
     set("background_transfers", experiments::name_of_enum(*args.background_transfers),
         "--background-transfers");
   }
-  if (args.expected_mtbf) {
-    set("expected_mtbf", config::to_text(*args.expected_mtbf), "--expected-mtbf");
+  const auto& mtbf = args.expected_mtbf;  // What is wrong with it was reported.
+  if (mtbf && *mtbf >= experiments::kLeastTime && *mtbf <= experiments::kLongestTime) {
+    set("expected_mtbf", config::to_text(*mtbf), "--expected-mtbf");
   }
   for (const auto& [name, value] : args.runtime) {
     set(("runtime." + name).c_str(), value, "--runtime");

@@ -155,7 +155,7 @@ TEST(CalibratedProfile, ImpossibleValuesAreRefused) {
             "");
   EXPECT_EQ(problem_in("exposed_collectives: [{gpu: A, purpose: data_parallel, share: 0.5, "
                        "provenance: x}]\n"),
-            "p.yaml:3:41: passes have no collectives of data_parallel (one of tensor_parallel, "
+            "p.yaml:3:41: unknown value 'data_parallel' (one of: tensor_parallel, "
             "sequence_parallel, expert_parallel, zero)");
   EXPECT_NE(problem_in("optimizers: [{gpu: A, per_parameter: 1 ns}]\n"), "") << "no source";
 }

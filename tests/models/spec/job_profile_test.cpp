@@ -132,8 +132,11 @@ TEST(JobYaml, ImpossibleValuesAreRefusedAtTheirPlace) {
   EXPECT_EQ(job_problem("allowed: {zero_stages: [4]}\n"), "j.yaml:4:24: must be from 0 to 3, is 4");
   EXPECT_EQ(job_problem("hidden_collectives: [tensor_parallel, zero]\n"), "");
   EXPECT_EQ(job_problem("hidden_collectives: [tensor_parallel, pipeline]\n"),
-            "j.yaml:4:21: passes have no collectives of pipeline (one of tensor_parallel, "
-            "sequence_parallel, expert_parallel, zero)");
+            "j.yaml:4:39: unknown value 'pipeline' (one of: tensor_parallel, sequence_parallel, "
+            "expert_parallel, zero)");
+  Job made;
+  made.hidden_collectives = {ir::Purpose::pipeline};  // Named where the dump is read.
+  EXPECT_NE(config::dump(made).find("[pipeline]"), std::string::npos);
   EXPECT_EQ(job_problem("allowed: {schedules: []}\n"), "j.yaml:4:22: nothing is allowed");
   EXPECT_NE(job_problem("dtype: bf61\n").find("did you mean 'bf16'?"), std::string::npos);
   EXPECT_EQ(job_problem("state_bytes: {weight: 1e308}\n"),

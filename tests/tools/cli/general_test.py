@@ -120,6 +120,10 @@ class BadInput(Case):
                           "--link: nvlink3: must be above 0 and at most "])
         self.refuse("simulate", HEXISCALE, *WHERE, "--slow-link", "a800/nic0/up=1e-300",
                     says="--slow-link: slowdown 1e-300 of link 'a800/nic0/up', must be at least")
+        self.refuse("simulate", HEXISCALE, *WHERE, "--link", "foo=1 GB/s", says="(link classes: ")
+        hidden = self.refuse("simulate", HEXISCALE, *WHERE, "--hidden-collectives", "foo",
+                             says="(one of: tensor_parallel, sequence_parallel, expert_parallel, zero)")
+        self.assertNotIn("pipeline", hidden.stderr)
         self.refuse("run", MEGATRON, "--shard", "5/4", "--workers", "0",
                     says=["--shard: '5/4' is not I/N", "--workers: must be at least 1, is 0"])
         self.refuse("list", "planets", says="cannot list 'planets'")

@@ -332,6 +332,15 @@ class Replay(Case):
         self.refuse("replay", "--policy", "oobleck", "--option", "interval=3",
                     says="'interval=3' is not POLICY.NAME=VALUE")
 
+    def test_one_mistake_is_named_once(self):
+        for flag, value, says in (("--seeds", "0", "must be at least 1"),
+                                  ("--seeds", "1,1", "1 appears twice"),
+                                  ("--policy", "torchft,torchft", "'torchft' appears twice"),
+                                  ("--expected-mtbf", "0", "missing unit"),
+                                  ("--expected-mtbf", "0 s", "must be from 1 ms to")):
+            done = self.refuse_replay(*self.FLAGS, flag, value, says=f"{flag}: {says}")
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
     def test_options_of_all_go_to_those_that_have_them(self):
         shown = self.replay(*self.FLAGS, "--dry-run", "--option", "all.location=nvme", "--option",
                             "checkpoint_restart.location=cloud")
