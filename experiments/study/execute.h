@@ -83,6 +83,11 @@ struct RunReport {
   /// How many of the plan's pipelines were simulated; the others did the same as one of these.
   std::int64_t simulated_pipelines = 0;
   std::optional<ir::Plan> plan;
+
+  /// The search ended early, before it had looked at anything: in a canceled call it was not run.
+  bool looked_at_nothing() const {
+    return !plan && search && !search->complete && search->work == 0;
+  }
 };
 /// Links by their share of the time that they are busy, busiest first, in words.
 std::vector<std::string> busiest_links(const ir::RunLog& log, Seconds time);

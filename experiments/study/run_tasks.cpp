@@ -94,9 +94,11 @@ void tell_end(const RunReport& report, const std::vector<bool>& ended, double se
   progress.noun = "planners";
   progress.elapsed_seconds = seconds;
   progress.lasting = true;
-  progress.message = report.evaluation ? fmt::format("{}: {:.4g} s", report.name,
-                                                     report.evaluation->iteration_time.value)
-                                       : fmt::format("{}: no plan", report.name);
+  const bool not_run = call.cancellation.requested() && report.looked_at_nothing();
+  progress.message =
+      report.evaluation
+          ? fmt::format("{}: {:.4g} s", report.name, report.evaluation->iteration_time.value)
+          : fmt::format("{}: {}", report.name, not_run ? "not run" : "no plan");
   call.progress(progress);
 }
 

@@ -156,10 +156,12 @@ TEST(Plan, ACanceledCallSaysSo) {
   const support::TempFolder folder;
   PlanSettings settings;
   settings.job = small_job(folder);
-  settings.planners = {"exhaustive"};
+  settings.planners = {"exhaustive", "amp"};
   std::vector<std::string> notes;
+  std::set<std::string> ends;
   Call call;
   call.on_note = [&](const std::string& text) { notes.push_back(text); };
+  call.on_progress = [&](const Progress& progress) { ends.insert(progress.message); };
   call.cancellation.request();
   const PlanResult result = plan(settings, call);
   EXPECT_TRUE(result.interrupted);
@@ -167,6 +169,10 @@ TEST(Plan, ACanceledCallSaysSo) {
   EXPECT_EQ(notes.size(), 1u);
   ASSERT_TRUE(result.planners[0].search.has_value());
   EXPECT_FALSE(result.planners[0].search->complete) << "the search heard of it in its own process";
+  for (const RunReport& report : result.planners) {
+    EXPECT_TRUE(report.looked_at_nothing()) << report.name;
+    EXPECT_TRUE(ends.contains(report.name + ": not run")) << report.name;
+  }
 }
 
 }  // namespace

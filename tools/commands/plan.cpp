@@ -56,8 +56,13 @@ std::string cluster_dollars_cell(const experiments::RunReport& report,
   return whole ? fmt::format("${:.3f}", whole->value) : "-";
 }
 
-std::string ranking(const std::vector<experiments::RunReport>& reports,
-                    const experiments::LoadedRun& run, experiments::CostModel cost) {
+/// An interrupt came before its turn.
+bool is_not_run(const PlanResult& result, const experiments::RunReport& report) {
+  return result.interrupted && report.looked_at_nothing();
+}
+
+std::string ranking(const PlanResult& result, experiments::CostModel cost) {
+  const std::vector<experiments::RunReport>& reports = result.planners;
   std::vector<const experiments::RunReport*> order;
   for (const experiments::RunReport& report : reports) order.push_back(&report);
   std::stable_sort(order.begin(), order.end(),
@@ -70,7 +75,7 @@ std::string ranking(const std::vector<experiments::RunReport>& reports,
                    });
   const bool idle = std::any_of(reports.begin(), reports.end(), [&](const auto& report) {
     return report.evaluation && report.evaluation->dollars_per_million_tokens &&
-           std::ssize(ir::devices_of(*report.plan)) < run.cluster.size();
+           std::ssize(ir::devices_of(*report.plan)) < result.inputs.cluster.size();
   });
   Table table;
   table.column("planner")
@@ -86,7 +91,7 @@ std::string ranking(const std::vector<experiments::RunReport>& reports,
   for (const experiments::RunReport* report : order) {
     const auto& search = report->search;
     const auto& evaluation = report->evaluation;
-    std::string verdict = "no plan";
+    std::string verdict = is_not_run(result, *report) ? "not run" : "no plan";
     if (evaluation) verdict = evaluation->memory.fits() ? good("fits") : bad("does not fit");
     std::vector<std::string> cells = {
         report->name,
@@ -98,7 +103,7 @@ std::string ranking(const std::vector<experiments::RunReport>& reports,
         evaluation ? percent(evaluation->mfu) : "-",
         evaluation ? fullest_gpu(*evaluation) : "-",
         report->plan ? std::to_string(ir::devices_of(*report->plan).size()) : "-",
-        cluster_dollars_cell(*report, run.cluster)};
+        cluster_dollars_cell(*report, result.inputs.cluster)};
     if (idle) cells.push_back(evaluation ? dollars(*evaluation) : "-");
     cells.push_back(search ? fmt::format("{} {}", grouped(static_cast<double>(search->work), 0),
                                          search->work_unit)
@@ -109,10 +114,10 @@ std::string ranking(const std::vector<experiments::RunReport>& reports,
   return table.text(0, colors());
 }
 
-std::string notes_text(const std::vector<experiments::RunReport>& reports) {
+std::string notes_text(const PlanResult& result) {
   std::string text;
-  for (const experiments::RunReport& report : reports) {
-    if (!report.search) continue;
+  for (const experiments::RunReport& report : result.planners) {
+    if (!report.search || is_not_run(result, report)) continue;
     std::vector<std::string> notes = report.search->notes;
     if (!report.search->complete) notes.push_back("the search ended early");
     if (notes.empty()) continue;
@@ -121,10 +126,10 @@ std::string notes_text(const std::vector<experiments::RunReport>& reports) {
   return text.empty() ? "" : "\n" + text;
 }
 
-std::string refusals_text(const std::vector<experiments::RunReport>& reports) {
+std::string refusals_text(const PlanResult& result) {
   std::string text;
-  for (const experiments::RunReport& report : reports) {
-    if (report.infeasible) {
+  for (const experiments::RunReport& report : result.planners) {
+    if (report.infeasible && !is_not_run(result, report)) {
       text += fmt::format("\n{}: {}", bold(report.name), infeasible_text(*report.infeasible));
     }
   }
@@ -138,8 +143,8 @@ void print_plan(const PlanResult& result, const PlanSettings& settings, const Pl
     return;
   }
   const std::vector<experiments::RunReport>& reports = result.planners;
-  print(job_line(result.inputs) + "\n" + ranking(reports, result.inputs, settings.judge.cost) +
-        notes_text(reports) + refusals_text(reports));
+  print(job_line(result.inputs) + "\n" + ranking(result, settings.judge.cost) + notes_text(result) +
+        refusals_text(result));
   const experiments::RunReport* best = result.best_report();
   if (best == nullptr) return;
   const std::string by = reports.size() > 1 ? fmt::format("\nBest: {}\n", best->name) : "\n";
