@@ -8,7 +8,8 @@
 /// - Candidate policies: each with its own planner for the new plans that it makes when nodes come
 ///   and go, and, where it can ask others, with each planner of the candidate plans.
 /// - Each is tried with the plans from the fastest on until it trains with one on the first trace
-///   (else with the plan that it makes itself), then the better half of the policies with all plans.
+///   (else with the plan that it makes itself), then the better half of the policies with all
+///   plans.
 /// - All are replayed by the functions of `orrery replay` on the same traces, as many for each as a
 ///   race (race.h) gives it; then checkpoint intervals of the best join.
 /// - The winner, the second and the plan-then-policy choice (the plan that is fastest undisturbed,
