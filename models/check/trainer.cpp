@@ -73,6 +73,7 @@ class Reader {
     }
     out_.layers.assign(first.stages.size() * plan_.virtual_stages, 0);
     for (std::size_t p = 0; p < plan_.pipelines.size(); ++p) read_pipeline(p);
+    check_micro_batches();
     check_sharding();
     check_experts();
     if (trainer_ == Trainer::deepspeed) check_deepspeed();
@@ -92,6 +93,30 @@ class Reader {
   void refuse(std::string reason) {
     if (std::find(reasons_.begin(), reasons_.end(), reason) == reasons_.end()) {
       reasons_.push_back(std::move(reason));
+    }
+  }
+
+  /// How many the schedule takes: Megatron-LM, forward_backward_pipelining_with_interleaving (of
+  /// groups as large as the pipeline); PyTorch, ScheduleInterleaved1F1B and PipelineScheduleSingle.
+  void check_micro_batches() {
+    const int stages = out_.stages;
+    const int micro_batches = plan_.pipelines.front().micro_batches;
+    const bool torchtitan = trainer_ == Trainer::torchtitan;
+    if (plan_.schedule != ir::ScheduleKind::interleaved_one_f_one_b) {
+      if (torchtitan && stages > 1 && micro_batches < stages) {
+        refuse(fmt::format("{} micro-batches in {} stages: it takes at least one for each",
+                           micro_batches, stages));
+      }
+      return;
+    }
+    if (trainer_ == Trainer::flagscale) return;  // It has no virtual stages.
+    if (stages == 1) return refuse("virtual stages of a single stage: no pipeline to interleave");
+    if (trainer_ == Trainer::deepspeed) return;  // Nor pipelines.
+    const int rounds = std::max(1, micro_batches / stages);
+    if (torchtitan ? micro_batches % rounds != 0 : micro_batches % stages != 0) {
+      refuse(fmt::format("{} micro-batches, interleaved in {} stages: it takes a multiple of {}",
+                         micro_batches, stages,
+                         torchtitan ? fmt::format("the {} rounds", rounds) : "the stages"));
     }
   }
 

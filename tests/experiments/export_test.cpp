@@ -185,6 +185,56 @@ TEST(Export, MegatronGetsLayersThatDiffer) {
             std::string::npos);
 }
 
+/// Two chunks of each stage; a GPU each.
+std::string interleaved(int stages, int micro_batches) {
+  std::string text =
+      "schedule: interleaved_1f1b\nvirtual_stages: 2\npipelines:\n"
+      "  - {micro_batches: " +
+      std::to_string(micro_batches) + ", micro_batch_size: 1, stages: [";
+  const int chunks = 2 * stages;
+  for (int s = 0; s < stages; ++s) {
+    text += "{segments: [";
+    for (const int chunk : {s, s + stages}) {
+      text += "{blocks: " + std::to_string(14 * chunk / chunks) + "-" +
+              std::to_string(14 * (chunk + 1) / chunks - 1) +
+              ", virtual_stage: " + std::to_string(chunk / stages) + ", groups: [{devices: [" +
+              std::to_string(s) + "]}]}, ";
+    }
+    text += "]}, ";
+  }
+  return text + "]}\n";
+}
+
+TEST(Export, InterleavedSchedulesNeedStagesAndRoundsOfMicroBatches) {
+  const auto refused = [](int stages, int micro_batches, ExportTarget to) {
+    return exported(interleaved(stages, micro_batches), to).refused;
+  };
+  for (const ExportTarget to :
+       {ExportTarget::megatron, ExportTarget::torchtitan, ExportTarget::deepspeed}) {
+    EXPECT_EQ(refused(1, 4, to), "virtual stages of a single stage: no pipeline to interleave");
+  }
+  EXPECT_EQ(refused(3, 9, ExportTarget::megatron), "");
+  for (const int micro_batches : {2, 8}) {
+    EXPECT_EQ(refused(3, micro_batches, ExportTarget::megatron),
+              std::to_string(micro_batches) +
+                  " micro-batches, interleaved in 3 stages: it takes a multiple of the stages");
+    EXPECT_EQ(refused(3, micro_batches, ExportTarget::torchtitan), "");
+  }
+  EXPECT_EQ(refused(3, 11, ExportTarget::torchtitan),
+            "11 micro-batches, interleaved in 3 stages: it takes a multiple of the 3 rounds");
+  EXPECT_EQ(refused(3, 8, ExportTarget::flagscale), "virtual stages");
+}
+
+TEST(Export, TorchtitanFillsItsPipelines) {
+  std::string few = uneven_pipelines();
+  for (std::size_t at; (at = few.find("micro_batches: 4")) != std::string::npos;) {
+    few.replace(at, 16, "micro_batches: 1");
+  }
+  EXPECT_EQ(exported(few, ExportTarget::torchtitan).refused,
+            "1 micro-batches in 2 stages: it takes at least one for each");
+  EXPECT_EQ(exported(few, ExportTarget::megatron).refused, "");
+}
+
 TEST(Export, ModelsThatMegatronDoesNotHaveAreRefused) {
   const std::string model =
       "schema: orrery/model/1\nname: encoder\nsource: here\nlayers: 12\nhidden: 256\nheads: 8\n"
