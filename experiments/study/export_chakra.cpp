@@ -31,6 +31,8 @@ using calibration::ChakraTrace;
 using calibration::ChakraType;
 
 constexpr const char* kGroupsFile = "comm_groups.json";
+/// ASTRA-sim cuts collectives into so many chunks; its gathers of fewer bytes never end.
+constexpr int kSplits = 4;
 
 ChakraCollective chakra_collective(ir::CollectiveKind kind) {
   switch (kind) {
@@ -50,8 +52,10 @@ ChakraCollective chakra_collective(ir::CollectiveKind kind) {
 
 class TraceWriter {
  public:
-  explicit TraceWriter(const LoadedRun& run)
-      : program_(models::lower(*run.plan, run.cluster, run.workload, run.spec.job,
+  /// `broadcasts`: whether the traces' reader has them.
+  TraceWriter(const LoadedRun& run, bool broadcasts)
+      : broadcasts_(broadcasts),
+        program_(models::lower(*run.plan, run.cluster, run.workload, run.spec.job,
                                {.collapsed = false, .seed = run.spec.seed})),
         prices_(program_, models::Pricer(run.cluster, run.workload, run.spec.job, run.profile)) {
     std::vector<std::pair<DeviceId, std::size_t>> order;
@@ -81,7 +85,6 @@ class TraceWriter {
     return files;
   }
 
-  bool has_broadcasts() const { return has_broadcasts_; }
   /// GPUs in the order of their ranks.
   std::vector<DeviceId> devices() const {
     std::vector<DeviceId> out;
@@ -242,8 +245,14 @@ class TraceWriter {
                         std::size_t members) {
     const std::vector<DeviceId>& devices = program_.group(group).devices;
     const auto count = static_cast<double>(devices.size());
+    const std::string name = fmt::format("{} ({})", ir::name_of(kind), ir::name_of(purpose));
     double size = bytes.value;
     if (kind == ir::CollectiveKind::all_gather) size /= count;
+    if (kind == ir::CollectiveKind::broadcast && !broadcasts_) {
+      // As many bytes over each link of the ring.
+      kind = ir::CollectiveKind::all_gather;
+      size = std::max(std::ceil(size / (count - 1)), double{kSplits});
+    }
     if (kind == ir::CollectiveKind::all_to_all)
       size = even_exchange(per_peer, bytes, devices.size());
     std::vector<std::int64_t> ranks;
@@ -254,13 +263,12 @@ class TraceWriter {
     if (fresh) groups_.push_back(ranks);
     auto& met = met_[{place->second, static_cast<std::size_t>(self_)}];
     met.emplace_back(kind, size);
-    node.name = fmt::format("{} ({})", ir::name_of(kind), ir::name_of(purpose));
+    node.name = name;
     node.type = static_cast<std::uint32_t>(ChakraType::collective);
     node.numbers = {{"is_cpu_op", 0},
                     {"comm_type", static_cast<std::int64_t>(chakra_collective(kind))},
                     {"comm_size", std::llround(size)}};
     node.texts = {{"pg_name", std::to_string(place->second)}};
-    has_broadcasts_ = has_broadcasts_ || kind == ir::CollectiveKind::broadcast;
     trace_->nodes.push_back(std::move(node));
   }
 
@@ -293,6 +301,7 @@ class TraceWriter {
     }
   }
 
+  const bool broadcasts_;
   const ir::Program program_;
   const models::ProgramPrices prices_;
   std::vector<std::int64_t> number_;  ///< By rank of the program.
@@ -306,7 +315,6 @@ class TraceWriter {
   /// By group and rank, in order.
   std::map<std::pair<std::size_t, std::size_t>, std::vector<std::pair<ir::CollectiveKind, double>>>
       met_;
-  bool has_broadcasts_ = false;
   std::vector<std::string> reasons_;
 };
 
@@ -400,7 +408,7 @@ std::string system_json(std::size_t dimensions, const models::GpuType& gpu) {
   json["scheduling-policy"] = "FIFO";
   json["endpoint-delay"] = 1;
   json["active-chunks-per-dimension"] = 1;
-  json["preferred-dataset-splits"] = 4;
+  json["preferred-dataset-splits"] = kSplits;
   json["all-reduce-implementation"] = rings;
   json["all-gather-implementation"] = rings;
   json["reduce-scatter-implementation"] = rings;
@@ -429,14 +437,13 @@ std::string run_script(std::size_t dimensions) {
 
 }  // namespace
 
-std::vector<ExportedFile> chakra_files(const LoadedRun& run) { return TraceWriter(run).files(); }
+std::vector<ExportedFile> chakra_files(const LoadedRun& run) {
+  return TraceWriter(run, true).files();
+}
 
 std::vector<ExportedFile> astra_sim_files(const LoadedRun& run) {
-  TraceWriter writer(run);
+  TraceWriter writer(run, false);
   std::vector<ExportedFile> files = writer.files();
-  if (writer.has_broadcasts()) {
-    throw NotExpressible("broadcasts of activations: ASTRA-sim takes no time for them");
-  }
   const std::vector<DeviceId> devices = writer.devices();
   const std::vector<Dimension> dimensions = dimensions_of(devices, run);
   if (dimensions.empty()) throw NotExpressible("a single GPU: there is no network");

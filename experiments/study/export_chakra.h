@@ -21,8 +21,9 @@ struct ExportedFile {
 std::vector<ExportedFile> chakra_files(const LoadedRun& run);
 
 /// These, and network.yml, system.json, remote_memory.json and run.sh for ASTRA-sim's analytical
-/// network: GPUs of a node behind one switch, nodes behind another. Throws NotExpressible where the
-/// plan's part of the cluster has no such form.
+/// network: GPUs of a node behind one switch, nodes behind another. A broadcast, which ASTRA-sim
+/// replays without its root, is a gather that moves as many bytes over each link. Throws
+/// NotExpressible where the plan's part of the cluster has no such form.
 std::vector<ExportedFile> astra_sim_files(const LoadedRun& run);
 
 }  // namespace orrery::experiments

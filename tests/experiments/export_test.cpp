@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibration/importers/chakra_file.h"
 #include "experiments/study/export_plan.h"
 #include "tests/experiments/support.h"
 
@@ -36,9 +37,10 @@ struct Exported {
 };
 
 /// `hidden`: a list in YAML; `model`: a file in place of gpt3_125m; on GPUs that have all dtypes
-/// where one is named.
+/// where one is named; `output`: a folder for what is several files.
 Exported exported(const std::string& plan, ExportTarget to, const std::string& hidden = "",
-                  const std::string& model = "", const std::string& dtype = "") {
+                  const std::string& model = "", const std::string& dtype = "",
+                  const std::string& output = "") {
   const support::TempFolder folder;
   write_text_file(folder / "four.yaml",
                   dtype.empty() ? kFour : support::replaced(kFour, "A100-80GB", "B200-180GB"));
@@ -46,6 +48,7 @@ Exported exported(const std::string& plan, ExportTarget to, const std::string& h
   ExportSettings settings;
   settings.plan = folder / "plan.yaml";
   settings.to = to;
+  if (!output.empty()) settings.output = output;
   settings.job.cluster = folder / "four.yaml";
   settings.job.model = model.empty() ? "gpt3_125m" : folder / "model.yaml";
   if (!model.empty()) write_text_file(folder / "model.yaml", model);
@@ -412,6 +415,46 @@ TEST(Export, HostsOfOrreryExecuteAreNumberedAsDevicesOfTheCluster) {
   EXPECT_TRUE(second.has("#   --hosts n-0:2,n-1:2")) << second.text << second.refused;
   const Exported first = exported(alone("1"), ExportTarget::torchrun);
   EXPECT_TRUE(first.has("#   --hosts n-0:2")) << first.text << first.refused;
+}
+
+/// ASTRA-sim's broadcasts wait for nobody.
+TEST(Export, BroadcastsAreGathersForAstraSim) {
+  using calibration::ChakraCollective;
+  std::string plan = "pipelines:\n";
+  for (const char* device : {"0", "1", "2", "3"}) {
+    plan += "  - {micro_batches: 4, micro_batch_size: 1, stages: [{segments: [" +
+            segment(0, 13, device, 1, 1, ", zero: {stage: 1}") + "]}]}\n";
+  }
+  const auto collectives = [&](ExportTarget to) {
+    const support::TempFolder folder;
+    const std::string out = folder / "traces";
+    const Exported file = exported(plan, to, "", "", "", out);
+    EXPECT_EQ(file.refused, "");
+    const auto trace = calibration::parse_chakra(read_text_file(out + "/chakra.0.et"));
+    std::vector<std::pair<std::string, std::pair<std::int64_t, std::int64_t>>> found;
+    for (const calibration::ChakraNode& node : std::get<calibration::ChakraTrace>(trace).nodes) {
+      if (!node.number("comm_type")) continue;
+      found.push_back({node.name, {*node.number("comm_type"), *node.number("comm_size")}});
+    }
+    return found;
+  };
+  const auto here = collectives(ExportTarget::chakra);
+  const auto there = collectives(ExportTarget::astra_sim);
+  ASSERT_EQ(here.size(), there.size());
+  int broadcasts = 0;
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    EXPECT_EQ(here[i].first, there[i].first);
+    const auto [kind, size] = here[i].second;
+    if (kind != static_cast<std::int64_t>(ChakraCollective::broadcast)) {
+      EXPECT_EQ(here[i], there[i]);
+      continue;
+    }
+    ++broadcasts;
+    // Of four members each puts in a third: three of them cross each link.
+    EXPECT_EQ(there[i].second,
+              std::pair(static_cast<std::int64_t>(ChakraCollective::all_gather), size / 3));
+  }
+  EXPECT_GT(broadcasts, 0);
 }
 
 TEST(Export, GathersInFrontOfTheForwardPassAreMegatrons) {
