@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
+#include <map>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -14,7 +14,6 @@
 #include "models/base/ids.h"
 #include "models/ir/op_traits.h"
 #include "sim/flow/fork.h"
-#include "sim/iteration/growing_chains.h"
 #include "sim/iteration/iteration_bytes.h"
 #include "sim/iteration/iteration_chain.h"
 #include "sim/iteration/memory_timeline.h"
@@ -28,16 +27,11 @@ namespace {
 /// Ops from which memory counts; a small program that runs again is faster with its memory kept.
 constexpr std::size_t kLargeProgram = 100'000;
 
-/// Iterations of a staggered program: simulated at first, and at most; ops must stay below
+/// Iterations of a staggered program: simulated at first, and at most; tasks must stay below
 /// kMostChainedOps, except those of the first kFirstChain iterations.
 constexpr int kFirstChain = 2;
 constexpr int kLongestChain = 32;
 constexpr std::size_t kMostChainedOps = 16'000'000;
-bool may_chain(int iterations, const ir::Program& program) {
-  // One more has begun when the last one ends.
-  return iterations <= kLongestChain &&
-         as_size(iterations + 1) * program.ops.size() <= kMostChainedOps;
-}
 
 /// Times closer than this are equal: flows that end so close together may end at one instant
 /// (FlowOptions::timing_precision), at either end of a duration.
@@ -102,34 +96,20 @@ class IterationSimulator::Impl {
   IterationResult run(const ir::Program& program, const models::ProgramPrices& prices,
                       const IterationOptions& options, const Folding* folding = nullptr,
                       std::vector<FlowInterval>* intervals = nullptr);
-  /// Consecutive iterations: one, or several of a staggered program.
-  struct Chained {
-    Seconds start;
-    std::unique_ptr<IterationChain> chain;
-    std::vector<Bytes> carried_before;  ///< By link, if they are counted.
-    std::vector<RankEnds> ends;         ///< As IterationChain::ends, of those that have ended.
-
-    int iterations() const { return static_cast<int>(ends.size()) - 1; }
-    /// Others had begun when it was enough.
-    bool broken_off() const { return iterations() < chain->count(); }
-  };
-  Chained begin_chain(ProgramTasks::Input input, int count);
-  Chained run_chain(const ProgramTasks::Input& input, int count);
-  /// Until all ranks keep one pace, or as many as are simulated at most.
-  Chained run_until_settled(const ProgramTasks::Input& input);
-  /// Their outcome.
+  /// The outcome of a run of consecutive iterations: one, or several of a staggered program.
   struct Ran {
-    const Chained& chained;
+    IterationChain& chain;
+    const std::vector<RankEnds>& ends;
     const Pace& pace;
     Seconds origin;  ///< Instants of the log count from here.
     int first_logged = 0;
     const Folding* folding = nullptr;
 
-    int last() const { return chained.iterations() - 1; }
-    ProgramTasks& iteration(int i) const { return chained.chain->iteration(i); }
-    Seconds begin(int i, RankId rank) const { return chained.ends[i][rank.index()]; }
-    Seconds end(int i, RankId rank) const { return begin(i + 1, rank); }
+    int last() const { return chain.count() - 1; }
+    Seconds begin(int iteration, RankId rank) const { return ends[iteration][rank.index()]; }
+    Seconds end(int iteration, RankId rank) const { return begin(iteration + 1, rank); }
   };
+  void run_to_end(const ir::Program& program);
   void collect(const ir::Program& program, const Ran& ran, const IterationOptions& options,
                IterationResult& result) const;
   void collect_rank(const ir::Program& program, const Ran& ran, const IterationOptions& options,
@@ -138,7 +118,7 @@ class IterationSimulator::Impl {
                                  Seconds origin) const;
   void collect_links(std::vector<Bytes> carried, const LinkFactors& factors,
                      IterationResult& result) const;
-  std::vector<Bytes> carried(const Chained& chained) const;
+  std::vector<Bytes> carried_since(const std::vector<Bytes>& before, IterationChain& chain) const;
   std::vector<Bytes> carried_by_all(const Folding& folding, IterationChain& chain) const;
   void scale_links(const LinkFactors& factors, bool slow);
   /// The first of them.
@@ -171,87 +151,72 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
 
   const FlowEngine::Mark mark = engine.mark();
   const bool staggered = program.header.optimizer_start == ir::OptimizerStart::staggered;
-  const bool logs = options.record_spans || options.record_memory;
-  const ProgramTasks::Input input{program, prices, cluster, {topology, path, factors},
-                                  options, folding};
-  Chained chained = run_chain(input, staggered ? kFirstChain : 1);
-  Pace pace = find_pace(chained.ends, kPrecision);
-  if (staggered && !pace.settled && may_chain(kFirstChain + 1, program)) {
-    chained = {};
-    engine.rewind(mark);
-    chained = run_until_settled(input);
-    pace = find_pace(chained.ends, kPrecision);
-  }
-  const int enough = std::max(chained.iterations(), logs && staggered ? kLoggedChain : 1);
-  if (chained.iterations() < enough || (links && chained.broken_off())) {
-    chained = {};
-    engine.rewind(mark);
-    chained = run_chain(input, enough);  // of the same pace
-  }
-  if (folding == nullptr && program.ops.size() >= kLargeProgram)
-    engine.shrink(mark);  // the log takes as much
-  const int count = chained.iterations();
-  const int logged = std::max(0, count - kLoggedChain);
   IterationResult result;
-  result.work = chained.chain->work();
-  collect(program, {chained, pace, earliest(chained.ends[logged]), logged, folding}, options,
-          result);
-  if (intervals != nullptr) {
-    for (int i = 0; i < count; ++i) chained.chain->iteration(i).append_intervals(i, *intervals);
+  const bool logs = options.record_spans || options.record_memory;
+  std::optional<Pace> known;
+  for (int count = staggered ? kFirstChain : 1;;) {
+    const std::vector<Bytes> carried =
+        links && folding == nullptr ? engine.link_bytes() : std::vector<Bytes>{};
+    const Seconds start = engine.now();
+    IterationChain chain({program,
+                          prices,
+                          cluster,
+                          {topology, path, factors},
+                          options,
+                          folding,
+                          add_routes(folding)},
+                         engine, count);
+    run_to_end(program);
+    const std::vector<RankEnds> ends = chain.ends(start);
+    const Pace pace = known.value_or(find_pace(ends, kPrecision));
+    const bool longest =
+        count >= kLongestChain || 2 * as_size(count) * program.ops.size() > kMostChainedOps;
+    if (staggered && !pace.settled && !longest) {
+      engine.rewind(mark);
+      count *= 2;
+      continue;
+    }
+    if (staggered && logs && count < kLoggedChain) {
+      known = pace;  // what is recorded changes no time
+      engine.rewind(mark);
+      count = kLoggedChain;
+      continue;
+    }
+    if (folding == nullptr && program.ops.size() >= kLargeProgram)
+      engine.shrink(mark);  // the log takes as much
+    result.work = chain.work();
+    const int logged = std::max(0, count - kLoggedChain);
+    const Seconds origin = earliest(ends[logged]);
+    collect(program, {chain, ends, pace, origin, logged, folding}, options, result);
+    if (intervals != nullptr) {
+      for (int i = 0; i < count; ++i) chain.iteration(i).append_intervals(i, *intervals);
+    }
+    result.iterations = count;
+    result.settled = !staggered || pace.settled;
+    if (!result.settled) {
+      result.log.events.push_back(
+          {result.log.iterations.back().end, "unsettled",
+           fmt::format("after {} iterations ranks do not keep one pace; the iteration time is the "
+                       "mean over the last {}",
+                       count, pace.window)});
+    }
+    if (links) {
+      collect_links(
+          folding == nullptr ? carried_since(carried, chain) : carried_by_all(*folding, chain),
+          factors, result);
+    }
+    engine.rewind(mark);
+    break;
   }
-  result.iterations = count;
-  result.settled = !staggered || pace.settled;
-  if (!result.settled) {
-    result.log.events.push_back(
-        {result.log.iterations.back().end, "unsettled",
-         fmt::format("after {} iterations ranks do not keep one pace; the iteration time is the "
-                     "mean over the last {}",
-                     count, pace.window)});
-  }
-  if (links) {
-    collect_links(folding == nullptr ? carried(chained) : carried_by_all(*folding, *chained.chain),
-                  factors, result);
-  }
-  chained = {};
-  engine.rewind(mark);
   scale_links(factors, false);
   return result;
 }
 
-IterationSimulator::Impl::Chained IterationSimulator::Impl::begin_chain(ProgramTasks::Input input,
-                                                                        int count) {
-  Chained chained;
-  chained.start = engine.now();
-  if (count_links) chained.carried_before = engine.link_bytes();
-  input.first_route = add_routes(input.folding);
-  chained.chain = std::make_unique<IterationChain>(input, engine, count);
-  return chained;
-}
-
-IterationSimulator::Impl::Chained IterationSimulator::Impl::run_chain(
-    const ProgramTasks::Input& input, int count) {
-  Chained chained = begin_chain(input, count);
+void IterationSimulator::Impl::run_to_end(const ir::Program& program) {
   engine.run();
   const std::vector<TaskId> unfinished = engine.unfinished();
   ORRERY_CHECK(unfinished.empty(), "the program of {} ops is stuck: {} of its tasks never start",
-               input.program.ops.size(), unfinished.size());
-  chained.ends = chained.chain->ends(chained.start);
-  return chained;
-}
-
-IterationSimulator::Impl::Chained IterationSimulator::Impl::run_until_settled(
-    const ProgramTasks::Input& input) {
-  Chained chained = begin_chain(input, 1);
-  chained.ends = {RankEnds(input.program.ranks.size(), chained.start)};
-  GrowingChains growing(engine, [&](std::size_t, int iteration, Seconds) {
-    chained.ends.push_back(chained.chain->ends_of(iteration, chained.start));
-    const int count = chained.iterations();
-    if (count < kFirstChain) return false;
-    return !may_chain(count + 1, input.program) || find_pace(chained.ends, kPrecision).settled;
-  });
-  growing.add(*chained.chain);
-  growing.run();
-  return chained;
+               program.ops.size(), unfinished.size());
 }
 
 std::vector<ir::Span> IterationSimulator::Impl::spans_of(const ir::Program& program,
@@ -286,8 +251,8 @@ void IterationSimulator::Impl::collect(const ir::Program& program, const Ran& ra
   for (int i = ran.first_logged; i <= ran.last(); ++i) {
     const std::size_t row = i;
     log.iterations.push_back({i - ran.first_logged,
-                              to_instant(earliest(ran.chained.ends[row]) - ran.origin),
-                              to_instant(latest(ran.chained.ends[row + 1]) - ran.origin)});
+                              to_instant(earliest(ran.ends[row]) - ran.origin),
+                              to_instant(latest(ran.ends[row + 1]) - ran.origin)});
   }
   const MemoryTimeline memory(program);
   const std::size_t logged = log.iterations.size();
@@ -323,7 +288,7 @@ void IterationSimulator::Impl::collect_rank(const ir::Program& program, const Ra
   const bool recorded = options.record_spans || options.record_memory;
   const int first = recorded ? std::min(first_counted, ran.first_logged) : first_counted;
   // One iteration alone ends for all ranks when the last one ends.
-  const bool alone = ran.chained.iterations() == 1;
+  const bool alone = ran.chain.count() == 1;
   const Instant from = to_instant(ran.begin(first_counted, rank) - ran.origin);
   const Instant to = alone ? to_instant(result.iteration_time)
                            : to_instant(ran.end(ran.last(), rank) - ran.origin);
@@ -332,7 +297,7 @@ void IterationSimulator::Impl::collect_rank(const ir::Program& program, const Ra
   const std::size_t logged_before = log.size();
   Bytes peak;  // The same in all iterations.
   for (int i = first; i <= ran.last(); ++i) {
-    const std::vector<ir::Span> spans = spans_of(program, ran.iteration(i), rank, ran.origin);
+    const std::vector<ir::Span> spans = spans_of(program, ran.chain.iteration(i), rank, ran.origin);
     const bool logs = i >= ran.first_logged;
     if (options.record_spans && logs) log.insert(log.end(), spans.begin(), spans.end());
     const Instant begin = to_instant(ran.begin(i, rank) - ran.origin);
@@ -352,7 +317,7 @@ void IterationSimulator::Impl::collect_rank(const ir::Program& program, const Ra
   result.peak_memory.push_back(peak);
   result.log.clocks.push_back({rank, {}, {}});
   Seconds& latest_pass = result.pipeline_times[program.ranks[rank.index()].pipeline];
-  ProgramTasks& tasks = ran.iteration(ran.last());
+  ProgramTasks& tasks = ran.chain.iteration(ran.last());
   for (const ir::Op& op : program.stream_ops(rank, ir::Stream::compute)) {
     if (!ir::is_backward(op.kind)) continue;
     const OpId id{static_cast<std::int32_t>(&op - program.ops.data())};
@@ -372,19 +337,19 @@ RouteId IterationSimulator::Impl::add_routes(const Folding* folding) {
 }
 
 /// Per iteration.
-std::vector<Bytes> IterationSimulator::Impl::carried(const Chained& chained) const {
+std::vector<Bytes> IterationSimulator::Impl::carried_since(const std::vector<Bytes>& before,
+                                                           IterationChain& chain) const {
   std::vector<Bytes> carried = engine.link_bytes();
-  const double iterations = chained.iterations();  // All carry the same.
+  const auto iterations = static_cast<double>(chain.count());  // All carry the same.
   for (std::size_t i = 0; i < carried.size(); ++i) {
-    carried[i] = (carried[i] - chained.carried_before[i]) / iterations;
+    carried[i] = (carried[i] - before[i]) / iterations;
   }
   std::vector<LinkId> route;
-  const auto add = [&](DeviceId source, DeviceId destination, Bytes bytes) {
+  chain.iteration(0).for_each_closed_form([&](DeviceId source, DeviceId destination, Bytes bytes) {
     route.clear();
     topology.route(source, destination, route);
     for (const LinkId link : route) carried[link.index()] += bytes;
-  };
-  chained.chain->iteration(0).for_each_closed_form(add);
+  });
   return carried;
 }
 

@@ -79,8 +79,8 @@ class IterationSimulator {
   /// - State ops to storage run alone at its full bandwidth.
   /// - A staggered program runs for two iterations, in which each rank begins an iteration once it
   ///   has finished all its own ops of the one before. If its pace has not settled then, it runs
-  ///   again until it has, for 32 iterations at most (fewer for programs of millions of ops), and
-  ///   once more if the log needs more than two iterations or links are recorded.
+  ///   again for 4, 8, 16, 32 iterations (fewer for programs of millions of ops), and once more if
+  ///   the log needs more than two iterations.
   /// Options must have no problems (find_problems). Deterministic in its arguments.
   IterationResult run(const ir::Program& program, const models::ProgramPrices& prices,
                       const IterationOptions& options);

@@ -101,32 +101,28 @@ SimulatedWork IterationChain::work() const {
   return all;
 }
 
-RankEnds IterationChain::ends_of(int iteration, Seconds start) const {
-  const ProgramTasks& tasks = *iterations_[iteration];
-  RankEnds ends(program_.ranks.size(), start);
-  Seconds latest = start;
-  for (std::size_t op = 0; op < program_.ops.size(); ++op) {
-    const TaskId last = tasks.last({static_cast<std::int32_t>(op)});
-    Seconds& end = ends[program_.ops[op].rank.index()];
-    end = std::max(end, engine_.end_time(last));
-    latest = std::max(latest, end);
-  }
-  for (std::size_t r = 0; r < ends.size(); ++r) {
-    const RankId rank{static_cast<std::int32_t>(r)};
-    if (folding_ != nullptr && !folding_->is_built(rank)) {
-      ends[r] = ends[folding_->same_rank[r].index()];
-      continue;
-    }
-    const bool idle =
-        program_.stream_begin[r * ir::kStreams] == program_.stream_begin[(r + 1) * ir::kStreams];
-    if (idle) ends[r] = latest;
-  }
-  return ends;
-}
-
 std::vector<RankEnds> IterationChain::ends(Seconds start) const {
-  std::vector<RankEnds> all = {RankEnds(program_.ranks.size(), start)};
-  for (int i = 0; i < count(); ++i) all.push_back(ends_of(i, start));
+  std::vector<RankEnds> all(iterations_.size() + 1, RankEnds(program_.ranks.size(), start));
+  for (std::size_t i = 0; i < iterations_.size(); ++i) {
+    RankEnds& ends = all[i + 1];
+    Seconds latest = start;
+    for (std::size_t op = 0; op < program_.ops.size(); ++op) {
+      const TaskId last = iterations_[i]->last({static_cast<std::int32_t>(op)});
+      Seconds& end = ends[program_.ops[op].rank.index()];
+      end = std::max(end, engine_.end_time(last));
+      latest = std::max(latest, end);
+    }
+    for (std::size_t r = 0; r < ends.size(); ++r) {
+      const RankId rank{static_cast<std::int32_t>(r)};
+      if (folding_ != nullptr && !folding_->is_built(rank)) {
+        ends[r] = ends[folding_->same_rank[r].index()];
+        continue;
+      }
+      const bool idle =
+          program_.stream_begin[r * ir::kStreams] == program_.stream_begin[(r + 1) * ir::kStreams];
+      if (idle) ends[r] = latest;
+    }
+  }
   return all;
 }
 

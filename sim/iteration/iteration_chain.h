@@ -31,11 +31,8 @@ class IterationChain {
   int count() const { return static_cast<int>(iterations_.size()); }
   ProgramTasks& iteration(int i) { return *iterations_[i]; }
   SimulatedWork work() const;
-  /// When each rank ended an iteration whose ops have all ended; a rank without ops with the last
-  /// one, at the earliest at `start`.
-  RankEnds ends_of(int iteration, Seconds start) const;
   /// After the run, which began at `start`: when each rank began iteration 0, then when it ended
-  /// iterations 0, 1, ...
+  /// iterations 0, 1, ... A rank without ops ends with the last one.
   std::vector<RankEnds> ends(Seconds start) const;
 
  private:

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 #include "models/base/check.h"
-#include "models/base/ids.h"
-#include "sim/iteration/growing_chains.h"
 #include "sim/iteration/iteration_chain.h"
 #include "sim/iteration/slow_links.h"
 
@@ -56,15 +56,12 @@ bool share_a_link(const LinkTraffic& a, const LinkTraffic& b) {
   return false;
 }
 
-/// The iterations of run_together().
+/// The event loop of run_together(): always has the next iteration of each job ready.
 class SideBySide {
  public:
   SideBySide(IterationSimulator& simulator, std::span<const JobProgram> jobs,
              const IterationOptions& options)
-      : engine_(simulator.engine()),
-        links_(simulator, options),
-        path_(links_.path()),
-        chains_(engine_, [this](std::size_t job, int, Seconds time) { return ended(job, time); }) {
+      : engine_(simulator.engine()), links_(simulator, options), path_(links_.path()) {
     const models::Network network{simulator.topology(), path_, links_.factors()};
     for (const JobProgram& job : jobs) {
       ORRERY_CHECK(!job.program.ops.empty(), "job {} does nothing", runs_.size());
@@ -77,13 +74,16 @@ class SideBySide {
           {}};
       if (job.start.value > 0) run.chain->delay(job.start);
       last_start_ = std::max(last_start_, engine_.now() + job.start);
-      chains_.add(*run.chain);
       runs_.push_back(std::move(run));
+      extend(runs_.size() - 1);
     }
   }
 
   std::vector<JobPace> run() {
-    chains_.run();
+    engine_.on_end(TaskKind::barrier, [this](TaskId task, TaskState) { passed(task); });
+    engine_.run();
+    engine_.on_end(TaskKind::barrier, {});
+    ORRERY_CHECK(stopped_, "{} jobs are stuck", runs_.size());
     std::vector<JobPace> paces;
     for (const Run& run : runs_) paces.push_back(pace_of(run));
     return paces;
@@ -95,11 +95,35 @@ class SideBySide {
     std::size_t ops;
     std::vector<Seconds> ends;  ///< Of iterations.
   };
+  /// A barrier that ranks pass from one iteration to the next.
+  struct Gate {
+    std::size_t job;
+    int iteration;  ///< That they have finished.
+  };
 
-  /// Whether it is enough.
-  bool ended(std::size_t job, Seconds time) {
-    runs_[job].ends.push_back(time);
-    return enough();
+  void extend(std::size_t job) {
+    IterationChain& chain = *runs_[job].chain;
+    const std::vector<TaskId> gates = chain.extend();
+    const int finished = chain.count() - 2;
+    for (const TaskId gate : gates) gates_[gate.value] = {job, finished};
+    left_[{job, finished}] = gates.size();
+    ops_ += runs_[job].ops;
+  }
+
+  void passed(TaskId task) {
+    const auto found = gates_.find(task.value);
+    if (stopped_ || found == gates_.end()) return;
+    const Gate gate = found->second;
+    gates_.erase(found);
+    Run& run = runs_[gate.job];
+    if (run.chain->count() == gate.iteration + 2) extend(gate.job);
+    if (--left_[{gate.job, gate.iteration}] > 0) return;
+    left_.erase({gate.job, gate.iteration});
+    run.ends.push_back(engine_.end_time(task));
+    if (enough()) {
+      stopped_ = true;
+      engine_.cancel(engine_.unfinished());
+    }
   }
 
   /// Ends of iterations since all jobs run.
@@ -129,24 +153,21 @@ class SideBySide {
     }
     const bool steady = std::all_of(runs_.begin(), runs_.end(),
                                     [&](const Run& run) { return pace_of(run).steady; });
-    if (steady || wanted_ >= kMostIterations || ops() > kMostOpsTogether) return true;
+    if (steady || wanted_ >= kMostIterations || ops_ > kMostOpsTogether) return true;
     wanted_ *= 2;
     return false;
-  }
-  /// That were built, but for the first iterations.
-  std::size_t ops() const {
-    std::size_t all = 0;
-    for (const Run& run : runs_) all += as_size(run.chain->count() - 1) * run.ops;
-    return all;
   }
 
   FlowEngine& engine_;
   ScaledLinks links_;
   models::PathFunction path_;
-  GrowingChains chains_;
   std::vector<Run> runs_;
+  std::unordered_map<std::int32_t, Gate> gates_;
+  std::map<std::pair<std::size_t, int>, std::size_t> left_;  ///< Gates of an iteration not passed.
   Seconds last_start_;
   int wanted_ = kFewestIterations;
+  std::size_t ops_ = 0;
+  bool stopped_ = false;
 };
 
 }  // namespace
