@@ -277,6 +277,13 @@ class EventParser {
   yaml_event_t event_{};
 };
 
+/// Without the mark that some editors put first. libyaml skips it as a column, so that keys of the
+/// lines below would stand further left than the first one.
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
 /// Length of the UTF-8 sequence at the front of `text`, or 0 if it is none (RFC 3629).
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -319,7 +326,6 @@ bool check_text(std::string_view text, const std::string& name, Diagnostics& pro
 }
 
 bool is_blank(std::string_view text) {
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
@@ -372,7 +378,8 @@ std::optional<std::string> read_bytes(const std::string& path, Diagnostics& prob
 
 }  // namespace
 
-Value load_value_text(std::string_view text, const std::string& name, Diagnostics& problems) {
+Value load_value_text(std::string_view given, const std::string& name, Diagnostics& problems) {
+  const std::string_view text = without_byte_order_mark(given);
   TreeBuilder builder(name, problems);
   if (text.size() > kMostBytes) {
     problems.add({name, 0, 0}, "file is too large",
@@ -408,7 +415,7 @@ std::string schema_of(const std::string& path) {
   Diagnostics ignored;
   const std::optional<std::string> text = read_bytes(path, ignored);
   if (!text) return "";
-  EventParser parser(*text);
+  EventParser parser(without_byte_order_mark(*text));
   int depth = 0;
   std::string key;
   bool keyed = false;  // The next event at depth 1 begins the value of `key`.

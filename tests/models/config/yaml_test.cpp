@@ -34,6 +34,21 @@ TEST(Yaml, PositionsCountFromOne) {
   EXPECT_EQ(to_string(v.find("b")->items[1].find("c")->at), "c.yaml:4:9");
 }
 
+TEST(Yaml, AByteOrderMarkIsNoColumn) {
+  Diagnostics d;
+  const Value v = load_value_text(
+      "\xEF\xBB\xBF"
+      "a: 1\r\nb:\r\n  c: 2\r\n",
+      "c.yaml", d);
+  EXPECT_EQ(lines(d), "");
+  ASSERT_EQ(v.entries.size(), 2U);
+  EXPECT_EQ(to_string(v.find("a")->at), "c.yaml:1:4");
+  EXPECT_EQ(to_string(v.find("b")->find("c")->at), "c.yaml:3:6");
+  EXPECT_EQ(problems_of("\xEF\xBB\xBF"
+                        "a: 1\na: 2\n"),
+            "c.yaml:2:1: duplicate key 'a' (first at line 1)\n");
+}
+
 TEST(Yaml, IllFormedTextIsReportedWhereItBreaks) {
   EXPECT_EQ(problems_of("a: [1, 2\n"),
             "c.yaml:2:1: ill-formed YAML: did not find expected ',' or ']' while parsing a flow "
