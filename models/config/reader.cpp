@@ -117,7 +117,9 @@ void Reader::problem(const char* key, const std::string& what, const std::string
 void Reader::field(const char* key, const char* doc, bool required, Slot value) {
   Frame& frame = frames_.back();
   if (frame.abandoned) return;
-  frame.known.emplace_back(key);
+  // A field that is a name or a list is visited as both.
+  if (std::find(frame.known.begin(), frame.known.end(), key) == frame.known.end())
+    frame.known.emplace_back(key);
   const Value* given = frame.map->find(key);
   const std::size_t before = count();
   if (given != nullptr) {
