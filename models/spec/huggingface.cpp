@@ -58,11 +58,12 @@ class Keys {
       if (name == key) return at(offset);
     return at(std::min(text_.find('{', begin_), text_.size()));
   }
-  /// Behind the key of an object, where Keys of its own begin.
-  std::size_t behind(const std::string& key) const {
+  /// Of the object that stands behind a key.
+  Keys inside(const std::string& key) const {
+    std::size_t begin = text_.size();
     for (const auto& [name, offset] : found_)
-      if (name == key) return end_of_string(offset) + 1;
-    return text_.size();
+      if (name == key) begin = end_of_string(offset) + 1;
+    return {text_, file_, begin};
   }
 
  private:
@@ -136,6 +137,17 @@ class Reader {
     if (value.is_string()) return value.get<std::string>();
     problem(key, fmt::format("field '{}' must be a string, is {}", key, shown(value)));
     return "";
+  }
+  /// Calls read(Reader&) for the object of a field, where it is there.
+  template <class Read>
+  void object(const char* key, Read read) {
+    if (!present(key)) return;
+    const json& value = object_.at(key);
+    if (!value.is_object())
+      return problem(key, fmt::format("field '{}' must be an object, is {}", key, shown(value)));
+    const Keys keys = keys_.inside(key);
+    Reader inside(value, keys, problems_);
+    read(inside);
   }
   void problem(const std::string& key, std::string what, std::string hint = "") {
     problems_.add(keys_.at(key), std::move(what), std::move(hint));
@@ -225,11 +237,13 @@ void read_swiglu(Reader& in) {
     in.problem("hidden_act", fmt::format("activation '{}' is not modeled", activation), "silu");
 }
 
-/// Layers that attend to a window of tokens, and every n-th that attends to all.
-void read_windows(Reader& in, ir::ModelShape& s) {
-  if (!in.says_something("sliding_window") || !in.boolean("use_sliding_window", true)) return;
+/// Layers that attend to a window of tokens, and every n-th that attends to all. Qwen's have none
+/// unless they say so [huggingface/transformers, configuration_qwen2.py].
+void read_windows(Reader& in, const std::string& type, ir::ModelShape& s) {
+  const bool by_default = !type.starts_with("qwen");
+  if (!in.says_something("sliding_window") || !in.boolean("use_sliding_window", by_default)) return;
   s.window = in.integer("sliding_window", "window");
-  refuse(in, {{"max_window_layers", "layers that attend to all tokens from one on"}});
+  refuse(in, {{"max_window_layers", "so many first layers attend to all tokens"}});
   const std::vector<std::string> layers = in.strings("layer_types");
   const auto attends_to_all = [&](std::size_t i) { return layers[i] == "full_attention"; };
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -285,22 +299,28 @@ void read_llama4(Reader& in, ir::ModelShape& s) {
   s.global_interval = in.integer("no_rope_layer_interval", "global_interval", 4);
 }
 
+/// Those that only some matrices have count as none.
+bool all_biases(Reader& in) {
+  return in.boolean("attention_bias", false) && in.boolean("mlp_bias", false);
+}
+
 /// Llama, Mistral, Mixtral, Qwen2 and 3, gpt-oss: rotary positions, RMSNorm, SwiGLU, grouped-query
 /// attention.
 void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
   read_dimensions(in, s);
-  s.biases = in.boolean("attention_bias", false) && in.boolean("mlp_bias", false);
+  s.biases = all_biases(in);
   read_swiglu(in);
-  read_windows(in, s);
+  read_windows(in, type, s);
   const bool in_turns = type == "gpt_oss" && s.window > 0;
   if (in_turns && !in.says_something("layer_types")) s.global_interval = 2;
   if (type == "mixtral" || type == "qwen3_moe" || type == "gpt_oss") read_experts(in, type, s);
 }
 
-/// Nemotron: LayerNorm without biases, squared ReLU, grouped-query attention.
+/// Nemotron: LayerNorm, squared ReLU, grouped-query attention.
 void read_nemotron(Reader& in, ir::ModelShape& s) {
   s.normalization = ir::Normalization::layer_norm;
   read_dimensions(in, s);
+  s.biases = all_biases(in);
   s.activation = ir::Activation::relu;
   if (const std::string name = in.string("hidden_act"); !name.empty() && name != "relu2")
     in.problem("hidden_act", fmt::format("activation '{}' is not modeled", name), "relu2");
@@ -346,7 +366,26 @@ void read_bloom(Reader& in, ir::ModelShape& s) {
   s.ffn = four_times(s.hidden);
   s.vocabulary = in.integer("vocab_size", "vocabulary");
   s.activation = ir::Activation::gelu;
-  s.tied_embeddings = true;
+  s.tied_embeddings = in.boolean("tie_word_embeddings", true);
+}
+
+/// Fewer heads of keys and values than of queries, and positions, which are learned where neither
+/// ALiBi nor rotation says them [mosaicml/llm-foundry, configuration_mpt.py].
+void read_mpt_attention(Reader& in, ir::ModelShape& s) {
+  in.object("attn_config", [&](Reader& attention) {
+    const std::string type = attention.string("attn_type");
+    if (type == "grouped_query_attention") {
+      s.kv_heads = attention.integer("kv_n_heads", "kv_heads");
+    } else if (type == "multiquery_attention") {
+      s.kv_heads = 1;
+    } else if (!type.empty() && type != "multihead_attention") {
+      attention.problem("attn_type", fmt::format("attention '{}' is not modeled", type),
+                        "multihead_attention, multiquery_attention, grouped_query_attention");
+    }
+    const bool said = attention.boolean("alibi", true) || attention.boolean("rope", false);
+    if (!said && in.boolean("learned_pos_emb", true))
+      s.positions = in.integer("max_seq_len", "positions");
+  });
 }
 
 void read_mpt(Reader& in, ir::ModelShape& s) {
@@ -358,11 +397,13 @@ void read_mpt(Reader& in, ir::ModelShape& s) {
   s.ffn = std::min(s.hidden, 1 << 20) * std::min(in.integer("expansion_ratio", "ffn", 4), 1 << 8);
   s.vocabulary = in.integer("vocab_size", "vocabulary");
   s.activation = ir::Activation::gelu;
-  s.tied_embeddings = true;
+  s.tied_embeddings = in.boolean("tie_word_embeddings", true);
+  read_mpt_attention(in, s);
 }
 
 void read_opt(Reader& in, ir::ModelShape& s) {
   set_gpt_like(s);
+  s.biases = in.boolean("enable_bias", true);  // Galactica has none.
   s.layers = in.integer("num_hidden_layers", "layers");
   s.hidden = in.integer("hidden_size", "hidden");
   s.heads = in.integer("num_attention_heads", "heads");
@@ -382,7 +423,7 @@ void read_opt(Reader& in, ir::ModelShape& s) {
 
 void read_bert(Reader& in, ir::ModelShape& s) {
   set_gpt_like(s);
-  s.causal = false;
+  s.causal = in.boolean("is_decoder", false);
   s.layers = in.integer("num_hidden_layers", "layers");
   s.hidden = in.integer("hidden_size", "hidden");
   s.heads = in.integer("num_attention_heads", "heads");
@@ -494,7 +535,7 @@ ir::ModelShape load_huggingface(const std::string& path, config::Diagnostics& di
   // A model of text and images has that of text inside.
   constexpr const char* kText = "text_config";
   const bool inside = document->contains(kText) && document->at(kText).is_object();
-  const Keys inner(*text, path, inside ? keys.behind(kText) : 0);
+  const Keys inner = inside ? keys.inside(kText) : keys;
   Reader in(inside ? document->at(kText) : *document, inner, diagnostics);
   ir::ModelShape shape;
   const std::string type = in.string("model_type");

@@ -59,8 +59,8 @@ ModelFile load_model_file(const std::string& path, config::Diagnostics& diagnost
 /// deepseek_v2, deepseek_v3 and llama4_text the fields that a ModelShape cannot say. The name is
 /// `_name_or_path`, else the path. Missing and ill-typed fields are problems at their key. Not
 /// modeled: biases that only some matrices have (Qwen2's QKV, GPT-Neo's lack of them there count as
-/// none and as all), sliding windows and local attention (their FLOPs count as full attention),
-/// BERT's pooler and token types.
+/// none and as all), GPT-Neo's local attention (its FLOPs count as full attention), BERT's pooler
+/// and token types.
 ir::ModelShape load_huggingface(const std::string& path, config::Diagnostics& diagnostics);
 
 /// The block list of a model file: build_workload(shape) for a transformer, else its own blocks.

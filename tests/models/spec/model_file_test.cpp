@@ -227,6 +227,66 @@ TEST_F(ModelFiles, HuggingFaceWindowsAreOfEveryLayerButEveryNth) {
   EXPECT_EQ(texts(), Texts{"5:2: layer 2 attends to all tokens, unlike every 2. of those before"});
 }
 
+TEST_F(ModelFiles, HuggingFaceQwenHasWindowsOnlyIfItSaysSo) {
+  const std::string model = R"({"model_type": "qwen2", "hidden_size": 3584,
+ "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+ "num_key_value_heads": 4, "vocab_size": 152064, "sliding_window": 4096)";
+  EXPECT_EQ(json(model + "}").window, 0);
+  EXPECT_EQ(json(model + R"(, "max_window_layers": 28})").window, 0);
+  EXPECT_EQ(texts(), Texts{});
+  EXPECT_EQ(json(model + R"(, "use_sliding_window": true})").window, 4096);
+  std::string mistral = model + "}";
+  mistral.replace(mistral.find("qwen2"), 5, "mistral");
+  EXPECT_EQ(json(mistral).window, 4096);
+  EXPECT_EQ(texts(), Texts{});
+}
+
+TEST_F(ModelFiles, HuggingFaceMptSaysHeadsAndPositionsInAttnConfig) {
+  const std::string model = R"({"model_type": "mpt", "n_layers": 32, "n_heads": 24, "d_model": 3072,
+ "vocab_size": 32768, "max_seq_len": 4096, "no_bias": true, "attn_config": )";
+  const ir::ModelShape grouped =
+      json(model + R"({"attn_type": "grouped_query_attention", "kv_n_heads": 8, "alibi": true}})");
+  EXPECT_EQ(texts(), Texts{});
+  EXPECT_EQ(grouped.kv_heads, 8);
+  EXPECT_EQ(grouped.positions, 0);
+  const ir::ModelShape single =
+      json(model + R"({"attn_type": "multiquery_attention", "alibi": false}})");
+  EXPECT_EQ(texts(), Texts{});
+  EXPECT_EQ(single.kv_heads, 1);
+  EXPECT_EQ(single.positions, 4096);
+  EXPECT_EQ(json(model + R"({"alibi": false, "rope": true}})").positions, 0);
+  EXPECT_EQ(json(model + R"({"alibi": false}, "learned_pos_emb": false})").positions, 0);
+  EXPECT_EQ(texts(), Texts{});
+  json(model + R"({"attn_type": "other"}})");
+  EXPECT_EQ(texts(), Texts{"2:77: attention 'other' is not modeled (multihead_attention, "
+                           "multiquery_attention, grouped_query_attention)"});
+  json(model + "7}");
+  EXPECT_EQ(texts(), Texts{"2:61: field 'attn_config' must be an object, is 7"});
+}
+
+TEST_F(ModelFiles, HuggingFaceFieldsThatDepartFromTheFamilyCount) {
+  const std::string opt = R"({"model_type": "opt", "num_hidden_layers": 2, "hidden_size": 64,
+ "ffn_dim": 256, "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 64)";
+  EXPECT_TRUE(json(opt + "}").biases);
+  EXPECT_FALSE(json(opt + R"(, "enable_bias": false})").biases);
+  const std::string bloom = R"({"model_type": "bloom", "n_layer": 2, "n_head": 4,
+ "hidden_size": 64, "vocab_size": 100)";
+  EXPECT_TRUE(json(bloom + "}").tied_embeddings);
+  EXPECT_FALSE(json(bloom + R"(, "tie_word_embeddings": false})").tied_embeddings);
+  EXPECT_FALSE(json(R"({"model_type": "mpt", "n_layers": 2, "n_heads": 4, "d_model": 64,
+ "vocab_size": 100, "tie_word_embeddings": false})")
+                   .tied_embeddings);
+  const std::string nemotron = R"({"model_type": "nemotron", "num_hidden_layers": 2,
+ "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 256, "vocab_size": 100)";
+  EXPECT_FALSE(json(nemotron + "}").biases);
+  EXPECT_TRUE(json(nemotron + R"(, "attention_bias": true, "mlp_bias": true})").biases);
+  EXPECT_TRUE(json(R"({"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 64,
+ "num_attention_heads": 4, "intermediate_size": 256, "vocab_size": 100,
+ "max_position_embeddings": 64, "is_decoder": true})")
+                  .causal);
+  EXPECT_EQ(texts(), Texts{});
+}
+
 TEST_F(ModelFiles, HuggingFaceFieldsThatAreNotUnderstoodAreNamed) {
   json(R"({"model_type": "llama4", "vocab_size": 8,
  "text_config": {"model_type": "llama4_text", "hidden_size": 5120, "intermediate_size": 8192,
