@@ -40,8 +40,11 @@ NodeEntry entry_of(const Node& node, const Cluster& cluster) {
   for (const Nic& nic : node.nics) {
     const LocatedMembers members =
         nic.members.empty() ? LocatedMembers{} : members_of(nic.members, gpus);
+    // No entry has more NICs than GPUs, as readers ask.
+    const std::size_t users = members.value.empty() ? gpus : members.value.size();
     if (!entry.nics.empty() && entry.nics.back().link.value == nic.link &&
-        entry.nics.back().members.value == members.value) {
+        entry.nics.back().members.value == members.value &&
+        as_size(entry.nics.back().count) < users) {
       ++entry.nics.back().count;
     } else {
       entry.nics.push_back({{nic.link, {}}, 1, members, {}, {}});

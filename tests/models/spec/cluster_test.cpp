@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/spec/cluster_text.h"
 #include "tests/models/spec/support.h"
 
 namespace orrery::models::cluster_test {
@@ -86,6 +87,21 @@ TEST(ClusterYaml, AReplacedBandwidthMakesAClassOfItsOwn) {
       cluster_of(node("gpus: {type: A100, count: 2}, domains: {link: pcie, bandwidth: 24 GB/s}"));
   EXPECT_EQ(cluster.nodes[0].domains[0].link, "pcie@24 GB/s");
   EXPECT_EQ(cluster.links.at("pcie@24 GB/s").bandwidth, 24_GBps);
+}
+
+TEST(ClusterText, NicsOfSeveralEntriesReadBack) {
+  const Cluster cluster =
+      cluster_of(node("gpus: {type: A100, count: 2}, domains: {link: nvlink}, "
+                      "nics: [{link: ib, count: 2}, {link: ib}, {link: ib, members: [1]}]"));
+  ASSERT_EQ(cluster.nodes.size(), 1U);
+  EXPECT_EQ(cluster.nodes[0].nics.size(), 4U);
+  config::Diagnostics problems;
+  const config::Value tree = config::load_value_text(dump_cluster(cluster), "d.yaml", problems);
+  const Cluster again = read_cluster(tree, {}, problems);
+  for (const config::Problem& problem : problems.problems()) {
+    ADD_FAILURE() << config::to_string(problem);
+  }
+  EXPECT_EQ(again.hash, cluster.hash);
 }
 
 TEST(ClusterHash, IgnoresCommentsNameSourceLayoutAndUnusedTypes) {
