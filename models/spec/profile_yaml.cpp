@@ -403,6 +403,19 @@ void describe(config::Visitor& v, Profile& profile) {
   v.optional("collective_ways", profile.collective_ways,
              "algorithms and protocols of a communication library");
   if (!v.reading() || !v.good()) return;
+  check_distinct(v, "block_times", profile.block_times, [](const BlockTime& time) {
+    return fmt::format("{} of {}{}{} on {}, tp {}, {} samples of {} tokens in {}",
+                       name_of(time.pass), time.model, time.model.empty() ? "" : " ",
+                       name_of(time.block), time.gpu, time.tensor_parallel, time.micro_batch_size,
+                       time.sequence_length, name_of(time.dtype));
+  });
+  check_distinct(v, "efficiencies", profile.efficiencies, [](const EfficiencyCurve& curve) {
+    return fmt::format("{} on {}", name_of(curve.dtype), curve.gpu);
+  });
+  check_distinct(v, "memory", profile.memory,
+                 [](const MemoryOverhead& overhead) { return overhead.gpu; });
+  check_distinct(v, "model_layers", profile.model_layers,
+                 [](const ModelLayers& layers) { return layers.model; });
   check_distinct(v, "links", profile.links, [](const LinkSegment& segment) {
     return fmt::format("{} from {} bytes", segment.link_class, segment.from_bytes.value);
   });

@@ -187,6 +187,17 @@ TEST(CalibratedProfile, TwoEntriesForOneThingAreRefused) {
       "provenance: x}";
   EXPECT_EQ(problem_in("links: [" + link + ", " + link + "]\n"),
             "p.yaml:3:8: entries 0 and 1 are both about ib from 8 bytes");
+  const std::string memory = "{gpu: A, fragmentation: 1.1, provenance: x}";
+  EXPECT_EQ(problem_in("memory: [" + memory + ", " + memory + "]\n"),
+            "p.yaml:3:9: entries 0 and 1 are both about A");
+  const std::string curve = "{gpu: A, points: [{work: 1 TFLOP, efficiency: 0.5}], provenance: x}";
+  EXPECT_EQ(problem_in("efficiencies: [" + curve + ", " + curve + "]\n"),
+            "p.yaml:3:15: entries 0 and 1 are both about bf16 on A");
+  const std::string block = "{gpu: A, pass: forward, sequence_length: 8, time: 1 ms, provenance: x";
+  EXPECT_EQ(problem_in("block_times: [" + block + "}, " + block + ", micro_batch_size: 2}]\n"), "");
+  EXPECT_EQ(problem_in("block_times: [" + block + "}, " + block + "}]\n"),
+            "p.yaml:3:14: entries 0 and 1 are both about forward of transformer on A, tp 1, 1 "
+            "samples of 8 tokens in bf16");
   EXPECT_NE(problem_in("phases: [{phase: detect, time: 1 s, provenance: x}, {phase: detect, "
                        "time: 2 s, provenance: x}]\n"),
             "");
