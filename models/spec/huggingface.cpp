@@ -79,6 +79,13 @@ class Keys {
   std::vector<std::pair<std::string, std::size_t>> found_;
 };
 
+void refuse_duplicates(const Keys& keys, config::Diagnostics& problems) {
+  std::set<std::string> seen;
+  for (const auto& [key, offset] : keys.found())
+    if (!seen.insert(key).second)
+      problems.add(keys.at(offset), fmt::format("duplicate field '{}'", key));
+}
+
 /// Typed access to the fields. Remembers which key gave which dimension, so that a contradiction
 /// found later is reported there.
 class Reader {
@@ -146,6 +153,7 @@ class Reader {
     if (!value.is_object())
       return problem(key, fmt::format("field '{}' must be an object, is {}", key, shown(value)));
     const Keys keys = keys_.inside(key);
+    refuse_duplicates(keys, problems_);
     Reader inside(value, keys, problems_);
     read(inside);
   }
@@ -528,14 +536,12 @@ ir::ModelShape load_huggingface(const std::string& path, config::Diagnostics& di
   const Keys keys(*text, path);
   const std::optional<json> document = parse(*text, keys, diagnostics);
   if (!document) return {};
-  std::set<std::string> seen;
-  for (const auto& [key, offset] : keys.found())
-    if (!seen.insert(key).second)
-      diagnostics.add(keys.at(offset), fmt::format("duplicate field '{}'", key));
+  refuse_duplicates(keys, diagnostics);
   // A model of text and images has that of text inside.
   constexpr const char* kText = "text_config";
   const bool inside = document->contains(kText) && document->at(kText).is_object();
   const Keys inner = inside ? keys.inside(kText) : keys;
+  if (inside) refuse_duplicates(inner, diagnostics);
   Reader in(inside ? document->at(kText) : *document, inner, diagnostics);
   ir::ModelShape shape;
   const std::string type = in.string("model_type");

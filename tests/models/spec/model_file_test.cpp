@@ -372,6 +372,8 @@ TEST_F(ModelFiles, IllFormedJsonHasAPosition) {
   EXPECT_TRUE(texts()[0].starts_with("1:1: expected an object")) << texts()[0];
   json("{\"hidden_size\": 1, \"hidden_size\": 2, \"model_type\": \"llama\"}");
   EXPECT_EQ(texts().front(), "1:20: duplicate field 'hidden_size'");
+  json("{\"text_config\": {\"model_type\": \"llama\", \"hidden_size\": 1, \"hidden_size\": 2}}");
+  EXPECT_EQ(texts().front(), "1:59: duplicate field 'hidden_size'");
   load_huggingface(folder_.string(), problems_);
   EXPECT_NE(to_string(problems_.problems().back()).find("is a directory"), std::string::npos);
 }
