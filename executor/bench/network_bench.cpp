@@ -84,9 +84,12 @@ class Member {
     std::uint64_t op = hear(kClockOp + kClockRounds, kGo);
     while (hear(op, kGo) != 0) {
       const RequestPointer coming = post_receive(op);
-      say(op, kReady, 1);
+      std::uint64_t word = 1;
+      // Not waited for before the run: what this rank waits for may be here sooner.
+      const RequestPointer ready = transport_.send(lead_rank(), tag(op, kReady), bytes_of(word));
       if (starts_on_word()) hear(op, kStart);
       MemberTimes times = run(op, coming);
+      ready->wait();
       transport_.send(lead_rank(), tag(op, kTimes), bytes_of(times))->wait();
       ++op;
     }
@@ -110,9 +113,6 @@ class Member {
       requests.push_back(transport_.send(group_.ranks[m], tag(op, part), bytes_of(word)));
     }
     for (const RequestPointer& request : requests) request->wait();
-  }
-  void say(std::uint64_t op, Part part, std::uint64_t word) {
-    transport_.send(lead_rank(), tag(op, part), bytes_of(word))->wait();
   }
   std::uint64_t hear(std::uint64_t op, Part part) {
     std::uint64_t word = 0;
@@ -171,7 +171,8 @@ class Member {
     std::int64_t end = own.end_ns;
     for (std::size_t m = 0; m < others; ++m) {
       told[m]->wait();
-      start = std::max(start, times[m].start_ns - offsets_[m + 1]);
+      // Those that were only to receive were ready before, whenever they noticed.
+      if (starts_on_word()) start = std::max(start, times[m].start_ns - offsets_[m + 1]);
       end = std::max(end, times[m].end_ns - offsets_[m + 1]);
     }
     // Errors of the clocks' comparison may exceed a short message's time.

@@ -1,9 +1,10 @@
 /// Micro-benchmarks between ranks: messages and the executor's own collectives, on any transport.
 ///
-/// A repetition's time is from the last member's start to the last member's end, on the clock of
-/// the first device of the case, which also decides how often it is repeated. Clocks of other
-/// machines are compared by the exchange with the shortest way there and back [Cristian 1989] just
-/// before a case; processes of one machine share a clock.
+/// A repetition's time is from the last member's start (of one-way messages and broadcasts the
+/// sender's: the others wait) to the last member's end, on the clock of the first device of the
+/// case, which also decides how often it is repeated. Clocks of other machines are compared by the
+/// exchange with the shortest way there and back [Cristian 1989] just before a case; processes of
+/// one machine share a clock.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -84,6 +89,62 @@ TEST(NetworkBench, EachCaseGivesSamplesOfItsKeyOnItsFirstDevice) {
       }
     }
   }
+}
+
+constexpr std::chrono::milliseconds kLate{100};
+
+/// Has a word on its way at once and returns late, as where the thread is not scheduled.
+class LateAfterWords final : public Transport {
+ public:
+  explicit LateAfterWords(Transport& own) : own_(own) {}
+  int rank() const override { return own_.rank(); }
+  int size() const override { return own_.size(); }
+  RequestPointer send(int peer, Tag tag, std::span<const std::byte> data) override {
+    RequestPointer request = own_.send(peer, tag, data);
+    if (data.size() == sizeof(std::uint64_t)) std::this_thread::sleep_for(kLate);
+    return request;
+  }
+  RequestPointer receive(int peer, Tag tag, std::span<std::byte> into) override {
+    return own_.receive(peer, tag, into);
+  }
+  void set_deadline(std::chrono::milliseconds timeout) override { own_.set_deadline(timeout); }
+  void abort(const std::string& reason) override { own_.abort(reason); }
+  std::vector<LinkTraffic> traffic() const override { return own_.traffic(); }
+  std::string name() const override { return own_.name(); }
+
+ private:
+  Transport& own_;
+};
+
+TEST(NetworkBench, WhatOneSendsLastsFromWhenItSendsHoweverLateTheOtherNoticesThatItIsReady) {
+  BenchRequest request = network_request(2);
+  request.pairs.resize(1);
+  request.message_bytes = {1000};
+  request.collective_bytes = {4096};
+  std::vector<BenchCase> cases = list_cases(request);
+  std::erase_if(cases, [](const BenchCase& one) {
+    const bool message = one.key.kind == ir::MeasurementKind::point_to_point;
+    return message ? one.key.both_ways : one.key.collective != ir::CollectiveKind::broadcast;
+  });
+  ASSERT_EQ(cases.size(), 2u);
+  const auto transports = make_thread_transports(2);
+  LateAfterWords late(*transports[1]);
+  const RankOfDevice ranks = {{DeviceId{20}, 0}, {DeviceId{10}, 1}};
+  std::vector<double> walls;
+  BenchSink sink;
+  sink.sample = [&](const Measurement& sample) { walls.push_back(sample.wall.value); };
+  sink.check = [] {};
+  const auto take_all = [&](Transport& own) {
+    for (std::size_t n = 0; n < cases.size(); ++n) {
+      time_transfer(cases[n], n, own, ranks, two_repetitions(), {}, sink);
+    }
+  };
+  std::thread follower([&] { take_all(late); });
+  take_all(*transports[0]);
+  follower.join();
+  ASSERT_EQ(walls.size(), 4u);
+  // What arrives is noticed that late; the time from there on is next to nothing.
+  for (const double wall : walls) EXPECT_GT(wall, 0.05);
 }
 
 TEST(NetworkBench, GoesOnAfterSamplesThatAreThere) {
