@@ -35,9 +35,10 @@ class ScratchFolder {
   ScratchFolder& operator=(const ScratchFolder&) = delete;
   std::string path() const { return path_.string(); }
 
-  /// Asks the system to forget what it holds of the files; they are on the disk already.
+  /// Asks the system to forget what it holds of the files, which lie in folders of runs; they are
+  /// on the disk already.
   void drop_cached() const {
-    for (const auto& file : fs::directory_iterator(path_)) {
+    for (const auto& file : fs::recursive_directory_iterator(path_)) {
       const int fd = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
       if (fd < 0) continue;
       ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
