@@ -720,7 +720,8 @@ CalibrateResult calibrate(const CalibrateSettings& settings, const Call& call,
   CalibrateResult result;
   result.files = {(fs::path(settings.out) / "samples.csv").string()};
   const std::string samples = result.files.front();
-  const Cancellation::Listener listener(call.cancellation, {SIGINT, SIGTERM});
+  // A closed terminal, too, must not leave the emulated network behind.
+  const Cancellation::Listener listener(call.cancellation, {SIGINT, SIGTERM, SIGHUP});
   if (!settings.fit_only) {
     if (job.lab) check_lab();
     if (!job.note.empty() && !settings.quiet) call.note(job.note);

@@ -646,7 +646,8 @@ TwinSummary twin(const TwinSettings& settings, const Call& call) {
   if (settings.dry_run) return look(prepared, call);
   make_folders(prepared.place.results);
   remove_stale_temporaries(prepared.place.results);
-  const Cancellation::Listener listener(call.cancellation, {SIGINT, SIGTERM});
+  // A closed terminal, too, must not leave the emulated network behind.
+  const Cancellation::Listener listener(call.cancellation, {SIGINT, SIGTERM, SIGHUP});
   const auto check = [&] {
     if (!call.cancellation.requested()) return;
     throw Interrupted(

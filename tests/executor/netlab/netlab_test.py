@@ -132,6 +132,23 @@ class Netlab(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(says, done.stderr)
 
+    def test_a_calibration_that_is_ended_takes_its_network_along(self):
+        # SIGHUP: the terminal was closed. Under nohup it would be ignored.
+        words = [ORRERY, "calibrate", "--netlab", "--cluster", self.file, "--only",
+                 "point_to_point", "--no-figure", "--quiet", "--out", str(self.folder / "samples")]
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            process = subprocess.Popen(words, cwd=ROOT, env=self.environment,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                       preexec_fn=lambda: signal.signal(signal.SIGHUP,
+                                                                        signal.SIG_DFL))
+            for _ in range(600):
+                if self.namespaces() or process.poll() is not None:
+                    break
+                time.sleep(0.05)
+            process.send_signal(number)
+            self.assertEqual(process.wait(60), 130)
+            self.assertEqual(self.namespaces(), [])
+
     def test_bad_input(self):
         for words in (["upp", self.file], ["up", "no_such_cluster"], ["up", "hetu_32h20/x"]):
             done = subprocess.run([ORRERY, "netlab", *words], cwd=ROOT, env=self.environment,
