@@ -92,8 +92,13 @@ std::string read_answer(int fd, int timeout_ms) {
   std::string line;
   pollfd waiting{fd, POLLIN, 0};
   char c = 0;
-  while (poll(&waiting, 1, timeout_ms) > 0 && read(fd, &c, 1) == 1 && c != '\n') line += c;
-  return c == '\n' ? line : "";
+  while (c != '\n') {
+    const int ready = poll(&waiting, 1, timeout_ms);
+    if (ready < 0 && errno == EINTR) continue;  // The signal is somebody else's to answer.
+    if (ready <= 0 || read(fd, &c, 1) != 1) return "";
+    if (c != '\n') line += c;
+  }
+  return line;
 }
 
 void start_switch(const std::string& path, NetlabState& state, const NetlabOptions& options) {

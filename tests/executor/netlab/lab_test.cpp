@@ -6,6 +6,8 @@
 #include <sched.h>
 #include <signal.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <thread>
 
@@ -185,6 +187,32 @@ TEST(NetlabLife, AFailedStartLeavesNothing) {
   lab.options.switch_command = {"/bin/false"};
   EXPECT_THROW(netlab_up(lab.spec, lab.options), NetlabError);
   EXPECT_TRUE(nothing_left(lab));
+}
+
+TEST(NetlabLife, SignalsWhileItStartsDoNotStopIt) {
+  struct sigaction ours {
+  }, before{};
+  ours.sa_handler = [](int) {};
+  ours.sa_flags = SA_RESTART;  // As for Ctrl-C; poll(2) ends all the same.
+  ASSERT_EQ(sigaction(SIGUSR1, &ours, &before), 0);
+  const pthread_t starts = pthread_self();
+  std::atomic<bool> up = false;
+  std::thread disturbs([&] {
+    for (; !up; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+      pthread_kill(starts, SIGUSR1);
+    }
+  });
+  LiveLab lab(equal_nodes(8, 100 * kMbit, 0));
+  std::string problem;
+  try {
+    netlab_up(lab.spec, lab.options);
+  } catch (const NetlabError& error) {
+    problem = error.what();
+  }
+  up = true;
+  disturbs.join();
+  sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_EQ(problem, "");
 }
 
 TEST(NetlabLife, ProcessesInANodeAreSeen) {
