@@ -9,7 +9,7 @@
 
 namespace orrery::executor {
 
-/// e^x to 2 units in the last place for x above -87, at least e^-87 below, infinity above 88.7.
+/// e^x to 2 units in the last place for x above -87, at least e^-87 below, infinity above 88.
 /// Written without branches, so that loops over it become vector code: x = n ln 2 + r with
 /// |r| <= ln 2 / 2, e^r by its Taylor series to the seventh power (next term: 6e-9). The two parts
 /// of ln 2 keep n ln 2 exact [Cody and Waite 1980].
