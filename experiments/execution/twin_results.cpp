@@ -35,12 +35,35 @@ double share(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+/// Null where the comparison has none of that name.
+const calibration::ComponentRow* component_of(const Comparison& comparison,
+                                              const std::string& name) {
+  for (const calibration::ComponentRow& row : comparison.components) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
 PredictedMeasured fullest(const Comparison& comparison) {
   PredictedMeasured out;
   for (const calibration::MemoryRow& row : comparison.memory) {
     if (row.bytes.measured > out.measured) out = row.bytes;
   }
   return out;
+}
+
+constexpr const char* kZero = "zero";
+
+/// Names of components, in the order of a comparison: "zero" only where a run has gathers of it.
+std::vector<std::string> component_names(const TwinSummary& summary) {
+  std::vector<std::string> names = {"forward",       "backward",  "tensor_parallel", "pipeline",
+                                    "data_parallel", "optimizer", "bubble"};
+  const bool any =
+      std::any_of(summary.results.begin(), summary.results.end(), [](const TwinResult& result) {
+        return result.predicted() != nullptr && component_of(*result.predicted(), kZero) != nullptr;
+      });
+  if (any) names.insert(names.begin() + 3, kZero);
+  return names;
 }
 
 /// A quantity of a comparison of which errors are counted.
@@ -50,7 +73,7 @@ struct Metric {
   std::function<std::optional<double>(const TwinResult&)> error;
 };
 
-std::vector<Metric> metrics() {
+std::vector<Metric> metrics(const TwinSummary& summary) {
   const auto of = [](auto error) {
     return [error](const TwinResult& result) -> std::optional<double> {
       const Comparison* comparison = result.predicted();
@@ -80,11 +103,13 @@ std::vector<Metric> metrics() {
          return PredictedMeasured{*total->predicted, total->measured}.error();
        }},
   };
-  const char* components[] = {"forward",       "backward",  "tensor_parallel", "pipeline",
-                              "data_parallel", "optimizer", "bubble"};
-  for (std::size_t i = 0; i < std::size(components); ++i) {
-    out.push_back({fmt::format("{}_share_of_iteration", components[i]), std::nullopt,
-                   of([i](const Comparison& c) { return c.components[i].of_iteration; })});
+  for (const std::string& name : component_names(summary)) {
+    out.push_back({fmt::format("{}_share_of_iteration", name), std::nullopt,
+                   of([name](const Comparison& c) -> std::optional<double> {
+                     const calibration::ComponentRow* row = component_of(c, name);
+                     if (row == nullptr) return std::nullopt;
+                     return row->of_iteration;
+                   })});
   }
   return out;
 }
@@ -152,7 +177,7 @@ int exit_status(const TwinSummary& summary) { return summary.failed == 0 ? 0 : 1
 std::vector<TwinErrorLine> error_lines(const TwinSummary& summary) {
   std::vector<TwinErrorLine> lines;
   for (const char* set : {"predict", "seen", "fit", "recovery"}) {
-    for (const Metric& metric : metrics()) {
+    for (const Metric& metric : metrics(summary)) {
       std::vector<double> errors;
       std::string worst;
       double largest = -1;
@@ -206,8 +231,8 @@ std::string twin_csv(const TwinSummary& summary) {
       "transfers_predicted_s,transfers_measured_s,transfers_error,transfer_mean_error,"
       "peak_memory_predicted_bytes,peak_memory_measured_bytes,peak_memory_error,disturbed_share,"
       "shortest_step_s,longest_step_s";
-  for (const char* name : {"forward", "backward", "tensor_parallel", "pipeline", "data_parallel",
-                           "optimizer", "bubble"}) {
+  const std::vector<std::string> components = component_names(summary);
+  for (const std::string& name : components) {
     text += fmt::format(",{0}_predicted_s,{0}_measured_s,{0}_of_iteration", name);
   }
   text += "\n";
@@ -221,7 +246,7 @@ std::string twin_csv(const TwinSummary& summary) {
                                                       : "failed",
                         config::csv_cell(result.problem), result.same_as);
     if (comparison == nullptr) {
-      text += std::string(39, ',') + "\n";
+      text += std::string(18 + 3 * components.size(), ',') + "\n";
       continue;
     }
     text += fmt::format(",{},{}", result.final->program.ranks.size(), comparison->steps);
@@ -232,7 +257,9 @@ std::string twin_csv(const TwinSummary& summary) {
     text += pair_cells(fullest(*comparison));
     text += fmt::format(",{},{},{}", number(result.disturbed_share()),
                         number(comparison->shortest_step), number(comparison->longest_step));
-    for (const calibration::ComponentRow& row : comparison->components) {
+    for (const std::string& name : components) {
+      const calibration::ComponentRow* found = component_of(*comparison, name);
+      const calibration::ComponentRow row = found == nullptr ? calibration::ComponentRow{} : *found;
       text += fmt::format(",{},{},{}", number(row.seconds.predicted), number(row.seconds.measured),
                           number(row.of_iteration));
     }

@@ -21,6 +21,7 @@ COMPONENTS = [
     ("forward", "Forward", "#0072B2", ""),
     ("backward", "Backward", "#009E73", ""),
     ("tensor_parallel", "Tensor parallel", "#56B4E9", "////"),
+    ("zero", "ZeRO gathers", "#CC79A7", "----"),
     ("pipeline", "Pipeline transfer", "#E69F00", "...."),
     ("data_parallel", "Data parallel", "#D55E00", "xxxx"),
     ("optimizer", "Optimizer", "#000000", ""),
@@ -63,10 +64,12 @@ def scatter(rows, out):
 def errors(rows, out):
     """Signed errors as stacked shares of components, with a mark at their sum."""
     rows = sorted(rows, key=lambda row: row["iteration_error"])
+    # Few twins have ZeRO's gathers.
+    components = [one for one in COMPONENTS if f"{one[0]}_of_iteration" in rows[0]]
     figure, axes = plt.subplots(figsize=(style.PAGE, 2.6))
     for i, row in enumerate(rows):
         up, down = 0.0, 0.0
-        for name, label, color, hatch in COMPONENTS:
+        for name, label, color, hatch in components:
             value = 100 * row[f"{name}_of_iteration"]
             base = up if value >= 0 else down
             axes.bar(i, value, 0.72, base, color=color, hatch=hatch, edgecolor="#606060",

@@ -21,7 +21,10 @@ TwinResult result(const std::string& name, std::uint64_t program, double error) 
   one.program.header.seed = program;
   one.comparison.emplace();
   one.comparison->iteration = {1 + error, 1};
-  one.comparison->components.resize(7);
+  for (const char* name : {"forward", "backward", "tensor_parallel", "pipeline", "data_parallel",
+                           "optimizer", "bubble"}) {
+    one.comparison->components.push_back({name, {}, 0});
+  }
   one.compute_ops = 100;
   out.final = one;
   out.raw = one;
@@ -82,6 +85,29 @@ TEST(TwinResults, AProgramThatRanTwiceCountsOnce) {
   EXPECT_NEAR(std::stod(row["mean"]), 0.15, 1e-9);
   EXPECT_EQ(rows_of(twin_csv(summary))[2]["same_program_as"], "a");
   EXPECT_NE(tools::twin_text(summary).find("the program of a"), std::string::npos);
+}
+
+TEST(TwinResults, ComponentsKeepTheirColumnsWhereARunHasGathersOfZero) {
+  TwinResult plain = result("plain", 1, 0.1), sharded = result("sharded", 2, 0.1);
+  for (TwinResult* one : {&plain, &sharded}) {
+    one->final->comparison->components[3] = {"pipeline", {0.3, 0.2}, 0.1};
+  }
+  auto& components = sharded.final->comparison->components;
+  components.insert(components.begin() + 3, {"zero", {0.9, 0.4}, 0.5});
+  TwinResult failed;
+  failed.run.name = "failed";
+  EXPECT_FALSE(rows_of(twin_csv(summary_of({plain})))[0].contains("zero_of_iteration"));
+  const TwinSummary summary = summary_of({plain, sharded, failed});
+  const std::vector<Row> rows = rows_of(twin_csv(summary));
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(rows[i].at("pipeline_of_iteration"), "0.1");
+    EXPECT_EQ(rows[i].at("bubble_of_iteration"), "0");
+    EXPECT_EQ(rows[i].at("zero_of_iteration"), i == 0 ? "0" : "0.5");
+  }
+  std::map<std::string, std::string> means;
+  for (Row& row : rows_of(twin_errors_csv(summary))) means[row["metric"]] = row["mean"];
+  EXPECT_EQ(means["pipeline_share_of_iteration"], "0.1");
+  EXPECT_EQ(means["zero_share_of_iteration"], "0.5");
 }
 
 TEST(TwinResults, AProgramThatWasFittedOnIsNoPredictedOne) {
