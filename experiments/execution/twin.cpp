@@ -25,6 +25,7 @@
 #include "experiments/execution/calibrate.h"
 #include "experiments/execution/netlab.h"
 #include "experiments/execution/rank_job.h"
+#include "experiments/execution/sample_store.h"
 #include "experiments/study/exports.h"
 #include "experiments/study/figure.h"
 #include "experiments/study/files.h"
@@ -387,9 +388,18 @@ std::string execute_run(const TwinManifest& manifest, const TwinPlace& place, co
   return "";
 }
 
+/// Whether the folder has samples of a try with few repetitions.
+bool is_quick(const fs::path& calibration) {
+  const fs::path samples = calibration / "samples.csv";
+  std::error_code error;
+  return fs::exists(samples, error) &&
+         load_samples(samples.string()).sampling == ir::kQuickSampling;
+}
+
 /// The machine's profile from micro-benchmarks: of one core that is not slowed down ("cpu"), and of
-/// the cluster's links, or over loopback; results/calibration/profile.yaml. Keeps what is there.
-/// Throws std::runtime_error with the reason.
+/// the cluster's links, or over loopback; results/calibration/profile.yaml. Keeps what is there,
+/// but for tries where the full measurement is asked for. Throws std::runtime_error with the
+/// reason.
 ir::Profile calibrate_machine(const TwinManifest& manifest, const JobSettings& job,
                               const TwinPlace& place, const Call& call) {
   Diagnostics diagnostics;
@@ -407,6 +417,7 @@ ir::Profile calibrate_machine(const TwinManifest& manifest, const JobSettings& j
     const fs::path out = folder / name;
     const fs::path last = out / "calibrate.json";  // Written once the rest is.
     std::error_code error;
+    if (!place.quick && is_quick(out)) fs::remove_all(out, error);
     if (!fs::exists(last, error)) {
       make_folders(out.string());
       settings.model = job.model;

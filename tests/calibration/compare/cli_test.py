@@ -431,6 +431,28 @@ class Twin(Case):
         self.assertFalse(left.exists())
         self.assertTrue(new.exists())
 
+    def test_a_quick_calibration_does_not_stand_in_for_the_full_one(self):
+        manifest = Path(self.manifest(planner="fsdp"))
+        manifest.write_text(manifest.read_text().replace("  profile: profile.yaml\n", ""))
+        self.twin(str(manifest), "--only", "again", "--quick")
+        folder = self.folder / "out" / "calibration" / "compute"
+        samples, last = folder / "samples.csv", folder / "calibrate.json"
+        self.assertIn("# sampling: quick", samples.read_text())
+        self.assertTrue(last.exists())
+        # The full one takes long: it is enough that it begins.
+        full = subprocess.Popen([ORRERY, "twin", str(manifest), "--results",
+                                 str(self.folder / "out"), "--loopback", "--no-figure", "--only",
+                                 "again"], cwd=ROOT, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL)
+        for _ in range(600):
+            if full.poll() is not None or (not last.exists() and samples.exists()):
+                break
+            time.sleep(0.05)
+        full.send_signal(signal.SIGINT)
+        self.assertEqual(full.wait(60), 130)
+        self.assertFalse(last.exists())
+        self.assertNotIn("# sampling: quick", samples.read_text())
+
     def test_a_planner_without_a_plan_is_skipped_with_the_reason(self):
         manifest = self.manifest(planner="fsdp")
         (self.folder / "notes.md").write_text("### What is measured\n")
