@@ -152,6 +152,25 @@ class PolicyLaws(unittest.TestCase):
             stalls += replay.interruptions
         self.assertGreater(stalls, 10)
 
+    def test_numbers_and_plans_that_policies_are_given_are_checked(self):
+        draw = random.Random(0)
+        at = random_training(draw)
+        trace = random_trace(draw, at)
+        for given, what in ((float("nan"), "iteration_time: expected a finite number"),
+                            (lambda plan, conditions: None, "a time: expected a number")):
+            with self.assertRaisesRegex(TypeError, what):
+                at.replay(trace, POLICY, planner="megatron_grid", iteration_time=given)
+        with self.assertRaisesRegex(ValueError, "interruptions_per_second must be zero or more"):
+            at.policy("checkpoint_restart", interruptions_per_second=-1.0)
+        policy = at.policy("checkpoint_restart", planner="megatron_grid")
+        plan = policy.first_plan([device.id for device in at.cluster.devices])
+        self.assertTrue(policy.checkpoints(plan, 1.0))
+        with self.assertRaisesRegex(ValueError, "iteration_time must be positive, is 0"):
+            policy.checkpoints(plan, 0.0)
+        plan.pipelines[0].stages[0].segments[0].groups[0].devices[0] = 99
+        with self.assertRaisesRegex(orrery.ConfigError, "unknown device 99"):
+            policy.checkpoints(plan, 1.0)
+
     def test_a_decision_that_breaks_the_contract_is_named(self):
         at = random_training(random.Random(0))
         names = [TraceNode(name=node.name, gpus=len(node.gpu_types)) for node in at.cluster.nodes]

@@ -1,4 +1,7 @@
 // What models/ computes: lowering, checks, prices, memory, collectives, topologies, utilization.
+#include <fmt/format.h>
+
+#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -24,15 +27,9 @@
 namespace orrery::python {
 namespace {
 
-/// Throws ConfigError with what validate() and find_unsupported() find.
-void require_valid(const ir::Plan& plan, const Context& at) {
-  auto defects = models::validate(plan, at.cluster(), at.workload(), at.job());
-  if (defects.empty()) defects = models::find_unsupported(plan);
-  config::Diagnostics problems;
-  for (const models::PlanDefect& defect : defects) {
-    problems.add({"plan." + defect.path, 0, 0}, defect.what, defect.hint);
-  }
-  problems.raise();
+/// A number that a caller gives to a closed form.
+void require(bool good, const char* what, double is) {
+  if (!good) throw py::value_error(fmt::format("{}, is {:g}", what, is));
 }
 
 DeviceId device_of(int id, const models::Cluster& cluster) {
@@ -81,16 +78,31 @@ void bind_context(py::module_& m) {
            })
       .def("segment_memory",
            [](const Context& at, const ir::Segment& segment, const ir::Group& group, int replicas) {
+             if (!segment.first_block.valid() || segment.last_block < segment.first_block ||
+                 segment.last_block.value >= at.workload().size()) {
+               throw py::index_error(fmt::format("the model has no blocks {} to {}",
+                                                 segment.first_block.value,
+                                                 segment.last_block.value));
+             }
+             if (group.devices.empty()) throw py::value_error("the group has no devices");
+             require(group.tensor_parallel >= 1, "tensor_parallel must be at least 1",
+                     group.tensor_parallel);
+             require(group.sequence_degree >= 1, "sequence_degree must be at least 1",
+                     group.sequence_degree);
+             require(replicas >= 1, "replicas must be at least 1", replicas);
              return models::segment_memory(segment, group, replicas, at.workload(), at.job());
            })
       .def("evaluation_of",
            [](const Context& at, const ir::Plan& plan, double seconds) {
+             require_valid(plan, at);
+             require(seconds > 0 && std::isfinite(seconds), "seconds must be positive", seconds);
              return models::evaluation_of(
                  plan, at.cluster(), at.workload(), Seconds{seconds},
                  models::check_memory(plan, at.cluster(), at.workload(), at.job(), at.profile()));
            })
       .def("tokens_per_second",
            [](const Context& at, const ir::Plan& plan, double seconds) {
+             require(seconds > 0 && std::isfinite(seconds), "seconds must be positive", seconds);
              return models::tokens_per_second(plan, at.workload(), Seconds{seconds});
            })
       .def("block_time",
@@ -101,6 +113,19 @@ void bind_context(py::module_& m) {
              if (!query.block.valid() || query.block.value >= at.workload().size()) {
                throw py::index_error("no such block");
              }
+             require(query.tensor_parallel >= 1, "tensor_parallel must be at least 1",
+                     query.tensor_parallel);
+             require(query.sequence_degree >= 1, "sequence_degree must be at least 1",
+                     query.sequence_degree);
+             require(query.samples >= 1, "samples must be at least 1", query.samples);
+             require(query.expert_parallel >= 1, "expert_parallel must be at least 1",
+                     query.expert_parallel);
+             require(query.experts >= 0, "experts must be zero or more", query.experts);
+             require(query.expert_samples >= 0, "expert_samples must be zero or more",
+                     query.expert_samples);
+             if (query.pass == ir::Pass::optimizer) {
+               throw py::value_error("pass_ 'optimizer' is no pass over a block: optimizer_time()");
+             }
              return at.pricer().block(query).value;
            })
       .def("optimizer_time",
@@ -108,6 +133,8 @@ void bind_context(py::module_& m) {
              if (gpu_type < 0 || gpu_type >= std::ssize(at.cluster().gpu_types)) {
                throw py::index_error("no such GPU type");
              }
+             require(parameters >= 0 && std::isfinite(parameters),
+                     "parameters must be zero or more", parameters);
              return at.pricer().optimizer(gpu_type, parameters).value;
            })
       .def("op_times",
@@ -322,6 +349,16 @@ void bind_plan_parts(py::module_& m) {
 }
 
 }  // namespace
+
+void require_valid(const ir::Plan& plan, const Context& at, const std::string& where) {
+  auto defects = models::validate(plan, at.cluster(), at.workload(), at.job());
+  if (defects.empty()) defects = models::find_unsupported(plan);
+  config::Diagnostics problems;
+  for (const models::PlanDefect& defect : defects) {
+    problems.add({where + "." + defect.path, 0, 0}, defect.what, defect.hint);
+  }
+  problems.raise();
+}
 
 void check_program(const ir::Program& program) {
   if (const std::string defect = ir::find_defect(program); !defect.empty()) {

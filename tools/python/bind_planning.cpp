@@ -1,6 +1,8 @@
 // Planners and recovery policies by name or in Python, and replay.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "experiments/study/days.h"
 #include "planners/catalog.h"
 #include "planners/recovery/catalog.h"
@@ -145,25 +147,31 @@ class Policy {
   std::unique_ptr<models::RecoveryPolicy> policy_;
 };
 
+double number_from(const char* what, const py::object& given) {
+  double value = 0;
+  at_step(what, [&] { value = from_python<double>(given); });
+  return value;
+}
+
 /// Times that a function of Python gives.
 class PythonTimer final : public sim::IterationTimer, public models::TransferTimer {
  public:
   explicit PythonTimer(py::object function) : function_(std::move(function)) {}
   Seconds time(const ir::Plan& plan, const sim::IterationConditions& conditions) const override {
     const py::gil_scoped_acquire acquire;
-    return {positive(function_(to_python(plan), to_python(conditions)).cast<double>())};
+    return {positive(function_(to_python(plan), to_python(conditions)))};
   }
   Nanoseconds time(const std::vector<models::StateTransfer>& transfers,
                    const models::DegradedLinks& links) const override {
     if (transfers.empty()) return {};
     const py::gil_scoped_acquire acquire;
-    return to_nanoseconds(
-        Seconds{positive(function_(to_python(transfers), to_python(links)).cast<double>())});
+    return to_nanoseconds(Seconds{positive(function_(to_python(transfers), to_python(links)))});
   }
 
  private:
-  static double positive(double seconds) {
-    if (!(seconds > 0) || !std::isfinite(seconds)) {
+  static double positive(const py::object& given) {
+    const double seconds = number_from("a time", given);
+    if (!(seconds > 0)) {
       throw py::value_error("a time must be positive, is " + std::to_string(seconds));
     }
     return seconds;
@@ -185,7 +193,7 @@ std::shared_ptr<const sim::IterationTimer> iteration_timer(const py::object& giv
     return std::make_shared<sim::FixedIterationTimer>(std::move(table));
   }
   if (PyCallable_Check(given.ptr()) != 0) return std::make_shared<PythonTimer>(given);
-  const double seconds = from_python<double>(given);
+  const double seconds = number_from("iteration_time", given);
   if (!(seconds >= 1e-9)) throw py::value_error("iteration_time must be positive");
   return std::make_shared<sim::FixedIterationTimer>(Seconds{seconds});
 }
@@ -194,7 +202,7 @@ std::shared_ptr<const sim::IterationTimer> iteration_timer(const py::object& giv
 std::shared_ptr<const models::TransferTimer> transfer_timer(const py::object& given) {
   if (py::isinstance<RemoteSimulator>(given)) return given.cast<std::shared_ptr<RemoteSimulator>>();
   if (PyCallable_Check(given.ptr()) != 0) return std::make_shared<PythonTimer>(given);
-  const double seconds = from_python<double>(given);
+  const double seconds = number_from("transfer_time", given);
   if (seconds < 0) throw py::value_error("transfer_time must be zero or more");
   return std::make_shared<sim::FixedTransferTimer>(to_nanoseconds(Seconds{seconds}));
 }
@@ -239,6 +247,11 @@ void bind_policies(py::module_& m) {
            })
       .def("checkpoints",
            [](const Policy& self, const ir::Plan& plan, double iteration_time) {
+             require_valid(plan, self.context());
+             if (!(iteration_time > 0) || !std::isfinite(iteration_time)) {
+               throw py::value_error(
+                   fmt::format("iteration_time must be positive, is {:g}", iteration_time));
+             }
              const py::gil_scoped_release release;
              return self->checkpoints(plan, Seconds{iteration_time});
            })
@@ -252,6 +265,10 @@ void bind_policies(py::module_& m) {
            const py::object& what, const py::dict& settings, double rate,
            const std::optional<ir::Plan>& plan, std::uint64_t seed,
            const models::Runtime& runtime) -> py::object {
+          if (!(rate >= 0) || !std::isfinite(rate)) {
+            throw py::value_error(
+                fmt::format("interruptions_per_second must be zero or more, is {:g}", rate));
+          }
           auto policy = std::make_shared<Policy>(std::move(context), std::move(judge), rate, plan,
                                                  seed, runtime);
           if (!PyUnicode_Check(what.ptr())) {
@@ -288,6 +305,7 @@ void bind_policies(py::module_& m) {
                              if (progress.is_none() && !interruptible.requested()) return;
                              const py::gil_scoped_acquire acquire;
                              interruptible.raise();
+                             if (progress.is_none()) return;
                              progress(static_cast<double>(reached.nanoseconds) / horizon);
                            });
     }

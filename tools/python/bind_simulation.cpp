@@ -1,4 +1,6 @@
 // The simulator: sessions in processes of their own, asked from here.
+#include <fmt/format.h>
+
 #include "models/base/check.h"
 #include "sim/iteration/iteration.h"
 #include "tools/python/bindings.h"
@@ -25,6 +27,9 @@ RemoteSimulator::RemoteSimulator(int socket, std::shared_ptr<const Context> cont
 }
 
 std::string RemoteSimulator::ask(char kind, const std::string& bytes) const {
+  if (process_ != getpid()) {
+    throw ChannelError("this simulator is of the process that forked this one: make another one");
+  }
   if (std::exchange(broken_, true)) {
     throw ChannelError("this simulator was interrupted: make another one");
   }
@@ -68,6 +73,10 @@ Nanoseconds RemoteSimulator::time(const std::vector<models::StateTransfer>& tran
 
 namespace {
 
+/// Seconds that the ops of a program may take in all: 31 years, so that every end is a point in
+/// time.
+constexpr double kLongestProgram = 1e9;
+
 void check_options(const sim::IterationOptions& options, const Context& at) {
   config::Diagnostics problems;
   for (const std::string& what : sim::find_problems(options, at.cluster(), at.topology())) {
@@ -99,6 +108,18 @@ void bind_simulation(py::module_& m) {
                throw py::value_error("op_times has " + std::to_string(times.size()) +
                                      " entries for " + std::to_string(ops) + " ops");
              }
+             double total = 0;
+             for (std::size_t i = 0; i < times.size(); ++i) {
+               if (!(times[i].value >= 0)) {
+                 throw py::value_error(
+                     fmt::format("op_times[{}] must be zero or more, is {:g}", i, times[i].value));
+               }
+               total += times[i].value;
+             }
+             if (!(total <= kLongestProgram)) {
+               throw py::value_error(
+                   fmt::format("op_times add up to {:g} s, at most {:g}", total, kLongestProgram));
+             }
              return self.run(program, times, options);
            })
       .def("seconds_of_run",
@@ -108,10 +129,16 @@ void bind_simulation(py::module_& m) {
              const std::string question = pack(std::vector<Seconds>{}, options);
              return std::get<0>(unpack<double>(self.ask(kTimedRun, question)));
            })
-      .def("evaluate", &RemoteSimulator::evaluate)
+      .def_property_readonly("usable", &RemoteSimulator::usable)
+      .def("evaluate",
+           [](const RemoteSimulator& self, const ir::Plan& plan) {
+             require_valid(plan, self.context());
+             return self.evaluate(plan);
+           })
       .def("iteration_time",
            [](const RemoteSimulator& self, const ir::Plan& plan,
               const sim::IterationConditions& conditions) {
+             require_valid(plan, self.context());
              return self.time(plan, conditions).value;
            })
       .def("transfer_time",

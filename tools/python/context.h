@@ -100,6 +100,10 @@ class NetworkTopology {
   models::Topology topology_;
 };
 
+/// Throws ConfigError with what validate() and find_unsupported() find; its places begin with
+/// `where`.
+void require_valid(const ir::Plan& plan, const Context& at, const std::string& where = "plan");
+
 /// Throws what Python shows where a program that was built or changed in code is not well formed,
 /// or names devices and blocks that are not there.
 void check_program(const ir::Program& program);

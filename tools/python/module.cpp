@@ -30,6 +30,8 @@ PYBIND11_MODULE(_orrery, module) {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const orrery::config::ConfigError& error) {
       set_config_error(error);
+    } catch (const orrery::python::Mismatch& mismatch) {
+      raise(mismatch);
     }
   });
   orrery::config::Diagnostics problems;

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "models/check/validate.h"
 #include "models/cost/memory.h"
-#include "models/lower/lower.h"
 #include "tools/python/bindings.h"
 #include "tools/python/search.h"
 
@@ -54,16 +52,6 @@ T answer(py::handle object, const std::string& where) {
     raise(mismatch);
   }
   return value;
-}
-
-void require_valid(const ir::Plan& plan, const Context& at, const std::string& where) {
-  auto defects = models::validate(plan, at.cluster(), at.workload(), at.job());
-  if (defects.empty()) defects = models::find_unsupported(plan);
-  config::Diagnostics problems;
-  for (const models::PlanDefect& defect : defects) {
-    problems.add({where + "." + defect.path, 0, 0}, defect.what, defect.hint);
-  }
-  problems.raise();
 }
 
 std::string name_of(py::handle object) {

@@ -1,5 +1,7 @@
 /// The simulator as the process of a notebook sees it: another process (channel.h) that answers.
 #pragma once
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,7 +17,8 @@
 namespace orrery::python {
 
 /// All questions wait without the GIL, end in KeyboardInterrupt on Ctrl-C, and throw ChannelError
-/// where there is no answer. Not for concurrent use.
+/// where there is no answer. Not for concurrent use, and of the process that made it alone: a fork
+/// of it would take its answers.
 class RemoteSimulator final : public models::Evaluator,
                               public sim::IterationTimer,
                               public models::TransferTimer {
@@ -26,6 +29,8 @@ class RemoteSimulator final : public models::Evaluator,
                   const sim::IterationOptions& options, bool for_replay);
 
   const Context& context() const { return *context_; }
+  /// Whether it may be asked again.
+  bool usable() const { return !broken_ && process_ == getpid(); }
   std::string ask(char kind, const std::string& bytes) const;
   /// `times`: of each op; empty: those of the context's pricer.
   /// Sends the program, which must not be null, unless it was the last one asked about.
@@ -43,6 +48,7 @@ class RemoteSimulator final : public models::Evaluator,
   std::shared_ptr<const Context> context_;
   bool undisturbed_;
   Channel channel_;
+  pid_t process_ = getpid();
   mutable std::shared_ptr<const ir::Program> program_;  ///< That the session has.
   mutable bool broken_ = false;  ///< An answer may still come that nobody waits for.
 };

@@ -179,11 +179,11 @@ class Training:
         return dict(self._simulator(False).simgrid())
 
     def _simulator(self, for_replay: bool) -> Any:
-        """One session for iterations, one for replays, each started when it is first needed."""
-        try:
-            return self._simulators[for_replay]
-        except KeyError:
+        """One session for iterations, one for replays, each started when it is first needed, and again
+        after a Ctrl-C that left one at work, and in a fork of this process."""
+        made = self._simulators.get(for_replay)
+        if made is None or not made.usable:
             made = _orrery.RemoteSimulator(helper.session(), self._context, IterationOptions(),
                                            for_replay)
             self._simulators[for_replay] = made
-            return made
+        return made
