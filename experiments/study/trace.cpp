@@ -145,6 +145,9 @@ void describe(config::Visitor& v, TraceImportSettings& settings) {
   v.optional("output", settings.output, "write to this file; default: standard output",
              {.letter = 'o'});
   v.between("gpus_per_node", settings.gpus_per_node, std::int64_t{1}, kMostGpusPerNode);
+  if (settings.repair_after) {
+    v.between("repair_after", *settings.repair_after, Seconds{0.001}, Seconds{kMostDays * 86'400});
+  }
   if (settings.nodes) v.between("nodes", *settings.nodes, std::int64_t{1}, kMostNodes);
   v.not_negative("seed", settings.seed);
 }

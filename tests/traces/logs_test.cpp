@@ -113,6 +113,16 @@ TEST(ImportCsv, ProblemsHavePlacesAndHints) {
             "1:1: there is no column 'when' (di");
 }
 
+TEST(ImportCsv, NoMoreNodesThanThereAre) {
+  const std::string log = "when,host,what\n0,a,NODE_DOWN\n1,b,NODE_DOWN\n";
+  ImportOptions options = columns();
+  options.nodes = 2;
+  EXPECT_EQ(read("csv", log, options),
+            "0 fail a (NODE_DOWN)\n1 fail b (NODE_DOWN)\n2 nodes, 1 s\n");
+  options.nodes = 1;
+  EXPECT_EQ(read("csv", log, options), "it names 2 nodes, more than the 1 that there are\n");
+}
+
 TEST(ImportSlurm, StretchesOfDownNodesAreFailuresAndRepairs) {
   EXPECT_EQ(read("slurm",
                  "Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User\n"

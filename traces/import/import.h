@@ -33,7 +33,7 @@ std::vector<std::pair<LeaveOrder, const char*>> enum_names(LeaveOrder);
 struct ImportOptions {
   std::string gpu_type{};  ///< Empty: not said.
   int gpus_per_node = 1;
-  std::int64_t nodes = 0;       ///< At least so many, where a file names only those that fail.
+  std::int64_t nodes = 0;       ///< Where a file names only those that fail; 0: no others.
   std::string prefix = "node";  ///< Nodes are called prefix0, prefix1, ...
   LeaveOrder order = LeaveOrder::last_in_first_out;
   std::uint64_t seed = 0;

@@ -125,6 +125,12 @@ Trace read_infinitehbd(const ImportInput& input) {
     trace.events.push_back(std::move(event));
   }
   if (problems.any()) return {};
+  if (options.nodes > 0 && std::ssize(numbers) > options.nodes) {
+    input.diagnostics.add({input.path, 0, 0},
+                          fmt::format("it names {} nodes, more than the {} that there are",
+                                      numbers.size(), options.nodes));
+    return {};
+  }
   const std::size_t nodes =
       std::max(numbers.size(), static_cast<std::size_t>(std::max<std::int64_t>(options.nodes, 0)));
   for (std::size_t node = 0; node < nodes; ++node) {

@@ -113,6 +113,10 @@ Trace from_node_events(std::vector<NodeEvent> events, const ImportInput& input) 
   for (const NodeEvent& event : events) {
     if (!event.of_job) numbers.try_emplace(event.node);
   }
+  if (options.nodes > 0 && std::ssize(numbers) > options.nodes) {
+    return refuse(fmt::format("it names {} nodes, more than the {} that there are", numbers.size(),
+                              options.nodes));
+  }
   Trace trace;
   trace.seed = options.seed;
   for (auto& [name, number] : numbers) {

@@ -486,6 +486,13 @@ class Trace(Case):
                     says="the generator has no failures")
         self.refuse("trace", "import", "bambo", "tests/traces/bamboo.csv",
                     says="unknown format 'bambo' (did you mean 'bamboo'?)")
+        columns = ("--time", "when", "--node", "host", "--event", "what",
+                   "--map", "NODE_DOWN=fail", "--map", "NODE_UP=repair")
+        for after in ("-2 h", "0 s", "1e300 h"):
+            self.refuse("trace", "import", "csv", "tests/traces/incidents.csv", *columns,
+                        f"--repair-after={after}", says="--repair-after: must be from ")
+        self.refuse("trace", "import", "csv", "tests/traces/incidents.csv", *columns,
+                    "--nodes", "1", says="nodes, more than the 1 that there are")
 
     def test_bad_traces_are_named_with_their_place(self):
         path = self.write("t.csv", self.LINES + "1,fail,node:b\n0,leave,node:a0\n")
