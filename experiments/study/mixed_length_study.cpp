@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "experiments/study/clock.h"
 #include "experiments/study/commands.h"
@@ -111,10 +112,10 @@ TaskList mixed_length_tasks(const Study& study, std::vector<Point> points,
                   "planner", "cluster",  "model",    "steps",           "seed",
                   "version", "status",   "reason",   "mean_s",          "low_s",
                   "high_s",  "switch_s", "switches", "computed_tokens", "strategies"};
+  const auto results = std::find(list.columns.begin(), list.columns.end(), "version");
+  const std::set<std::string> inputs(list.columns.begin(), results);
   for (const std::string& axis : axis_names(study)) {
-    if (std::find(list.columns.begin(), list.columns.end(), axis) == list.columns.end()) {
-      list.columns.push_back(axis);
-    }
+    if (!inputs.contains(axis)) list.columns.push_back(axis);
   }
   for (const auto& [point, loaded] :
        load_mixed_lengths(study, std::move(points), library, diagnostics)) {

@@ -63,6 +63,7 @@ class Product {
 
   std::vector<Selection> selections() {
     if (good_) extend({}, {axes_.begin(), axes_.end()});
+    if (good_) check_options();
     if (!good_) selections_.clear();
     return std::move(selections_);
   }
@@ -196,6 +197,23 @@ class Product {
     return std::exchange(good_, good_ && before);
   }
 
+  /// An option of what no run chooses would be left out without a word.
+  void check_options() {
+    for (const Axis& axis : axes_stored_) {
+      if (axis.kind != Axis::Kind::option) continue;
+      const auto takes = [&](const Choice& choice) { return choice.axis->name == axis.name; };
+      if (std::any_of(selections_.begin(), selections_.end(), [&](const Selection& selection) {
+            return std::any_of(selection.begin(), selection.end(), takes);
+          })) {
+        continue;
+      }
+      problem(
+          axis.values.front().at,
+          fmt::format("axis '{}': no run has the {} '{}'", axis.name, command_.choice, axis.choice),
+          "remove the axis, or let a run choose it");
+    }
+  }
+
   /// The planner or policy that the run has so far.
   std::string choice_of(const Selection& selection) const {
     const std::string setting = command_.choice;
@@ -281,6 +299,8 @@ void exclude(const Study& study, config::Diagnostics& diagnostics,
     if (removed == 0 || exclusion.value.empty()) {
       diagnostics.add(exclusion.at, "this leaves out no point of the axes",
                       "give `axes` and values that they take");
+    } else if (selections.empty()) {
+      return diagnostics.add(exclusion.at, "this leaves out the last point of the axes");
     }
   }
 }

@@ -2,14 +2,41 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <filesystem>
 #include <set>
+#include <string>
 #include <system_error>
 
 #include "experiments/study/checks.h"
 #include "experiments/study/commands.h"
 
 namespace orrery::experiments {
+namespace {
+
+/// An axis must not have the column of a result, whose cells it would take. As in SQL, capitals
+/// make no other name.
+void check_columns(const Study& study, const TaskList& list, config::Diagnostics& diagnostics) {
+  const auto small = [](std::string name) {
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return name;
+  };
+  std::set<std::string> known;
+  for (const std::string& column : list.columns) {
+    if (known.insert(small(column)).second) continue;
+    std::string name = column;
+    config::Position at = study.axes.at;  // of an axis that a case brings
+    for (const config::Value::Entry& axis : study.axes.entries) {
+      if (small(axis.key) != small(column)) continue;
+      name = axis.key;
+      at = axis.at.line > 0 ? axis.at : axis.value.at;
+    }
+    diagnostics.add(at, fmt::format("axis '{}': runs.csv has another column of this name", name),
+                    "call it otherwise");
+  }
+}
+
+}  // namespace
 
 TaskList tasks_of(const Study& study, const models::Library& library, const RunnerOptions& options,
                   config::Diagnostics& diagnostics) {
@@ -26,6 +53,7 @@ TaskList tasks_of(const Study& study, const models::Library& library, const Runn
   if (!list.skipped.empty()) return list;
   const StudyCommand& command = command_of(study);
   list = command.tasks(study, std::move(points), library, options, diagnostics);
+  check_columns(study, list, diagnostics);
   list.table = command.table == nullptr ? "" : command.table;
   list.publish = study.publish;
   list.figure = study.figure();

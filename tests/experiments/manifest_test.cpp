@@ -171,6 +171,19 @@ INSTANTIATE_TEST_SUITE_P(
                 "manifest.yaml:11:26: must be from 0 to 1, is 3"},
         Mistake{"SameValueTwice", "[0, 0.1]", "[0.1, 0.1]",
                 "manifest.yaml:11:28: runs 1 and 3 are the same"},
+        Mistake{"AxisWithTheColumnOfAResult", "  simulation.jitter: [0, 0.1]\n",
+                "  Status: [{name: a}, {name: b}]\n",
+                "manifest.yaml:11:3: axis 'Status': runs.csv has another column of this name"},
+        Mistake{"OptionOfAPlannerOfNoRun",
+                "  plan: plan.yaml\n  job: {global_batch: 4, sequence_length: 512}\naxes:\n",
+                "  planner: {name: hexiscale}\n"
+                "  job: {global_batch: 4, sequence_length: 512}\naxes:\n"
+                "  hexiscale.rounds: [1, 2]\n  planner: [{name: megatron_grid}]\n",
+                "manifest.yaml:10:22: axis 'hexiscale.rounds': no run has the planner 'hexiscale'"},
+        Mistake{"EveryPointLeftOut", "seeds: [1, 2]",
+                "seeds: [1, 2]\nexclude:\n"
+                "  - {simulation.jitter: 0}\n  - {simulation.jitter: 0.1}",
+                "manifest.yaml:15:5: this leaves out the last point of the axes"},
         Mistake{"PlannerAndPlan", "  plan: plan.yaml\n",
                 "  plan: plan.yaml\n  planner: {name: hexiscale}\n",
                 "manifest.yaml:7:9: both `planner` and `plan` are given"},

@@ -313,6 +313,9 @@ StudyReport report_plans(const Study& study, const StudyResult& result, bool dry
   std::string text;
   if (!study.title.empty()) text += bold(study.title) + "\n\n";
   for (const std::string& skipped : result.skipped) text += skipped + "\n";
+  if (result.total == 0 && !result.skipped.empty()) {
+    return report_of(std::move(text), document_of(study, result, rows));
+  }
   text += runs_table(study, result, rows) + "\n";
   text += dry_run ? fmt::format("dry run: {}\nresults would go to {}\n", estimate_text(result),
                                 result.results_folder)
