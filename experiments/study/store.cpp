@@ -270,16 +270,20 @@ std::string Store::gather_table() const {
   return path;
 }
 
-void Store::publish_files() const {
-  for (std::size_t run = 0; run < list_.tasks.size(); ++run) {
-    for (const std::string& name : list_.publish) {
+std::vector<std::string> Store::publish_files() const {
+  std::vector<std::string> absent;
+  for (const std::string& name : list_.publish) {
+    bool found = false;
+    for (std::size_t run = 0; run < list_.tasks.size(); ++run) {
       const std::string from = run_folder(run) + "/" + name;
       std::error_code error;
-      if (fs::is_regular_file(from, error)) {
-        replace_text_file(folder_ + "/" + name, read_text_file(from));
-      }
+      if (!fs::is_regular_file(from, error)) continue;
+      replace_text_file(folder_ + "/" + name, read_text_file(from));
+      found = true;
     }
+    if (!found) absent.push_back(name);
   }
+  return absent;
 }
 
 bool Store::complete() const {

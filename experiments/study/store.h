@@ -70,7 +70,8 @@ class Store {
   /// path.
   std::string gather_table() const;
   /// Copies the files that the list publishes; one that two runs wrote is taken from the later.
-  void publish_files() const;
+  /// Returns those that none wrote.
+  std::vector<std::string> publish_files() const;
   /// All runs of the study, all shards, have a result or failed.
   bool complete() const;
 

@@ -178,6 +178,13 @@ void describe(config::Visitor& v, Study& study) {
               config::suggest(study.command.value, command_names(), "commands"));
   }
   check_result_name(v, study.name);
+  for (const std::string& name : study.publish) {
+    if (!is_result_name(name) || name.find('/') != std::string::npos) {
+      v.problem("publish", fmt::format("'{}' is no plain file name", name));
+    } else if (name == "runs.csv" || name == "timings.csv" || name == "index.sqlite") {
+      v.problem("publish", fmt::format("'{}' is a file of the runner", name));
+    }
+  }
   check_beside(v, "base", study.base);
   check_beside(v, "plot", study.plot);
   check_beside(v, "published", study.published);

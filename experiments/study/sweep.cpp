@@ -543,7 +543,12 @@ void Sweep::close() {
   store_.rewrite_runs();
   store_.rewrite_timings();
   store_.rewrite_index();
-  store_.publish_files();
+  const std::vector<std::string> absent = store_.publish_files();
+  if (store_.complete()) {
+    for (const std::string& name : absent) {
+      call_.note(fmt::format("publish: no run wrote '{}'", name));
+    }
+  }
   if (!list_.table.empty()) result_.table = store_.gather_table();
   const bool has_rows = list_.table.empty() || fs::file_size(result_.table) > 0;
   const bool draw = options_.figure && has_rows && !list_.figure.plot.empty() &&

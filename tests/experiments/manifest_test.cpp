@@ -184,6 +184,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "seeds: [1, 2]\nexclude:\n"
                 "  - {simulation.jitter: 0}\n  - {simulation.jitter: 0.1}",
                 "manifest.yaml:15:5: this leaves out the last point of the axes"},
+        Mistake{"PublishedFileLeavesTheRun", "seeds: [1, 2]", "seeds: [1, 2]\npublish: [../x.csv]",
+                "manifest.yaml:13:10: '../x.csv' is no plain file name"},
+        Mistake{"PublishedFileOfTheRunner", "seeds: [1, 2]", "seeds: [1, 2]\npublish: [runs.csv]",
+                "manifest.yaml:13:10: 'runs.csv' is a file of the runner"},
         Mistake{"PlannerAndPlan", "  plan: plan.yaml\n",
                 "  plan: plan.yaml\n  planner: {name: hexiscale}\n",
                 "manifest.yaml:7:9: both `planner` and `plan` are given"},

@@ -72,6 +72,19 @@ TEST(Sweep, FinishesAllRunsInTheOrderOfTheManifest) {
             (std::vector<std::string>{"index.sqlite", "runs", "runs.csv", "timings.csv"}));
 }
 
+TEST(Sweep, SaysWhichPublishedFileNoRunWrote) {
+  const Experiment experiment(
+      replaced(support::kManifest, "seeds: [1, 2]", "seeds: [1]\npublish: [log.txt, none.csv]"));
+  std::vector<std::string> notes;
+  run_study(experiment.load(), support::library(), experiment.options(2),
+            {.on_progress = {},
+             .on_note = [&](const std::string& note) { notes.push_back(note); },
+             .on_line = {},
+             .cancellation = {}});
+  EXPECT_EQ(notes, std::vector<std::string>{"publish: no run wrote 'none.csv'"});
+  EXPECT_TRUE(support::fs::exists(experiment.results() + "/log.txt"));
+}
+
 TEST(Sweep, EverySettingIsWrittenWithTheResult) {
   const Experiment experiment;
   experiment.sweep(experiment.options(2));
