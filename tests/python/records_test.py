@@ -103,6 +103,24 @@ class Records(unittest.TestCase):
         self.assertNotEqual(orrery._orrery.program_hash(again),
                             orrery._orrery.program_hash(program))
 
+    def test_what_cannot_be_written_leaves_the_file_as_it_was(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/plan.yaml"
+            plan = Plan(planner="kept", pipelines=[Pipeline(stages=[Stage(segments=[
+                Segment(first_block=0, last_block=1, groups=[Group(devices=[0])])])])])
+            orrery.save(plan, path)
+            plan.planner = 3
+            for value in (plan, 3):
+                with self.assertRaises(TypeError):
+                    orrery.save(value, path)
+            self.assertEqual(orrery.load_plan(path).planner, "kept")
+
+    def test_settings_of_a_job_go_on_top_of_whatever_it_is_read_from(self):
+        job = {"global_batch": 8, "sequence_length": 512, "allowed": {"zero_stages": [1]}}
+        more = {"allowed": {"max_tensor_parallel": 4}}
+        self.assertEqual(orrery.load_job(job, **more).allowed.zero_stages, [1])
+        self.assertEqual(orrery.load_job(job, **more), orrery.load_job(orrery.load_job(job), **more))
+
     def test_words_of_python_have_an_underscore(self):
         self.assertEqual(orrery.StateTransfer(from_="nvme").to_dict()["from_"], "nvme")
 

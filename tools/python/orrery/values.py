@@ -24,7 +24,9 @@ def load_job(what: Any = None, **settings: Any) -> Job:
     """A job: a path to a YAML file, a dict with the keys of such a file, a Job itself, or nothing.
     Settings go on top: load_job(global_batch=512, sequence_length=4096, allowed={"zero_stages": [1]})."""
     if what is None or isinstance(what, dict):
-        return _orrery.job_from({**(what or {}), **settings})
+        below = what or {}
+        return _orrery.job_from({**below, **{name: _on_top(below.get(name), setting)
+                                             for name, setting in settings.items()}})
     value = what if isinstance(what, Job) else _orrery.load_job(os.fspath(what))
     if not settings:
         return value
@@ -37,6 +39,12 @@ def load_job(what: Any = None, **settings: Any) -> Job:
             setting = old.replace(**setting)
         setattr(value, name, setting)
     return value
+
+
+def _on_top(below: Any, setting: Any) -> Any:
+    """A map changes the keys that it has."""
+    both = isinstance(below, dict) and isinstance(setting, dict)
+    return {**below, **setting} if both else setting
 
 
 def load_model(what: Any, job: Job) -> Workload:
@@ -108,14 +116,15 @@ _BYTES = {Program: _orrery.program_bytes, RunLog: _orrery.run_log_bytes}
 def dumps(value: Any) -> str:
     """The text of a Cluster, Job, Plan, Profile (YAML) or Trace (CSV), as the functions above and
     the command line read it."""
+    if type(value) not in _TEXT:
+        raise TypeError("a Cluster, Job, Plan, Profile or Trace can be written, not "
+                        + type(value).__name__)
     return _TEXT[type(value)](value)
 
 
 def save(value: Any, path: PathLike) -> None:
     """Writes what dumps() gives, or a Program or RunLog as protobuf."""
-    if type(value) in _BYTES:
-        with open(path, "wb") as file:
-            file.write(_BYTES[type(value)](value))
-    else:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(dumps(value))
+    # First all of it: a value that cannot be written leaves a file as it was.
+    data = _BYTES[type(value)](value) if type(value) in _BYTES else dumps(value).encode()
+    with open(path, "wb") as file:
+        file.write(data)
