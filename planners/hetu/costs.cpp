@@ -208,8 +208,8 @@ Seconds HetuCosts::slowest_pipeline(const HetuGroups& groups, const HetuVariant&
         const auto& from = chain.groups[j];
         const auto& to = chain.groups[j + 1];
         const auto [place, added] =
-            hops_.try_emplace({from.front(), to.front(), static_cast<int>(to.size()),
-                               layer * 4096 + variant.micro_batch_size});
+            hops_.try_emplace({from.front(), to.front(), static_cast<int>(to.size()), layer,
+                               variant.micro_batch_size});
         if (added) {
           place->second =
               costs_.hop(from, to, layer, variant.micro_batch_size, ir::ActivationTransfer::sliced);
@@ -271,9 +271,10 @@ Seconds HetuCosts::lower_bound(const HetuGroups& groups, const HetuVariant& vari
     fastest = std::min(fastest, y);
   }
   const int batches = micro_batches(variant);
-  const double steady = layers_ * batches / rate;
+  const double layers = layers_;  // Times the micro-batches of a step more than an int holds.
+  const double steady = layers * batches / rate;
   if (settings_.objective == HetuObjective::steady_public) return Seconds{steady * (1 - 1e-12)};
-  const double filled = layers_ * fastest + layers_ * (batches - pipelines) / rate;
+  const double filled = layers * fastest + layers * (batches - pipelines) / rate;
   return Seconds{std::max(steady, filled) * (1 - 1e-12)};
 }
 

@@ -115,7 +115,8 @@ class HetuCosts {
   mutable std::map<std::tuple<int, int, HetuVariant, int, std::vector<int>>,
                    std::optional<std::vector<int>>>
       chains_;
-  mutable std::map<std::tuple<DeviceId, DeviceId, int, int>, Seconds> hops_;
+  /// By leaders, size of the receiver, layer and micro-batch size.
+  mutable std::map<std::tuple<DeviceId, DeviceId, int, int, int>, Seconds> hops_;
 };
 
 /// PlannerEntry::estimate.

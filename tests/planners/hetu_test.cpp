@@ -374,6 +374,42 @@ TEST(Hetu, EqualsBruteForceOnTheFamily) {
   EXPECT_GT(uneven, 10);
 }
 
+TEST(Hetu, HopsAreOfTheirOwnLayerAndMicroBatchSize) {
+  const World world(make_cluster({{"X", 148, 96, 1, 400, 2}}, 1), small_model(4), 1 << 14, 64);
+  const PlannerInput input = world.input();
+  const HetuCostSettings settings;
+  const HetuCosts costs(input, settings);
+  const HetuGroups groups = costs.groups(1, true);
+  ASSERT_EQ(groups.count(), 2);
+  const auto time = [&](const HetuCosts& with, int micro_batch_size, std::vector<int> layers) {
+    HetuVariant variant;
+    variant.micro_batch_size = micro_batch_size;
+    HetuChain chain;
+    chain.classes = {0, 0};
+    chain.groups = groups.classes.front().groups;
+    chain.layers = std::move(layers);
+    chain.micro_batches = 2;
+    return with.slowest_pipeline(groups, variant, {chain});
+  };
+  // 1 x 4096 + 8192 = 2 x 4096 + 4096.
+  time(costs, 8192, {1, 3});
+  EXPECT_EQ(time(costs, 4096, {2, 2}), time(HetuCosts(input, settings), 4096, {2, 2}));
+}
+
+TEST(Hetu, LowerBoundsHoldForMoreLayerPassesThanAnInt) {
+  constexpr int kLayers = 600;
+  constexpr int kBatch = 1 << 22;
+  const World world(make_cluster({{"X", 148, 96, 1, 400, 1}}, 50), small_model(kLayers), kBatch,
+                    64);
+  const PlannerInput input = world.input();
+  const HetuCostSettings settings;
+  const HetuCosts costs(input, settings);
+  const HetuGroups groups = costs.groups(1, true);
+  const HetuVariant variant;
+  const double all = 1.0 * kLayers * kBatch * costs.layer_time(groups, 0, variant).value;
+  EXPECT_NEAR(costs.lower_bound(groups, variant, 1).value, all, 1e-9 * all);
+}
+
 TEST(Hetu, NoPlanBeatsItsLowerBound) {
   const HetuCostSettings settings;
   for (std::uint64_t number = 0; number < 40; ++number) {
