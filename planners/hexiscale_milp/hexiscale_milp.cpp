@@ -152,6 +152,13 @@ std::optional<models::Infeasible> MilpSearch::refuse() const {
   if (models::plain_schedules(input_.job.allowed.schedules).empty()) {
     return models::Infeasible{"schedule", "the job allows no schedule without virtual stages"};
   }
+  if (space_.too_many_kinds()) {
+    return models::Infeasible{
+        "size of the program",
+        fmt::format("the GPUs of a machine differ by their links: they form more than {} kinds of "
+                    "tensor-parallel groups",
+                    HexiscaleMilpSpace::kMostKinds)};
+  }
   if (space_.kinds().empty()) {
     return models::Infeasible{"dtype", "no device computes in the job's dtype"};
   }
@@ -344,7 +351,10 @@ models::Infeasible MilpSearch::nothing(const std::vector<Case>& all) const {
 }
 
 PlannerResult MilpSearch::run() {
-  if (auto refused = refuse()) return {std::move(*refused), report_};
+  if (auto refused = refuse()) {
+    report_.complete = !space_.too_many_kinds();
+    return {std::move(*refused), report_};
+  }
   if (canceled(input_)) {
     report_.complete = false;
     return {models::Infeasible{"search", "canceled before it began"}, report_};

@@ -68,9 +68,14 @@ void HexiscaleMilpSpace::find_kinds(int machine) {
     devices += static_cast<int>(classes_[c].devices.size());
   }
   std::map<std::vector<int>, int> place_of;  // By the classes of the members.
+  std::vector<int> room(own.size() + 1, 0);  // Devices of the classes from a position on.
+  for (std::size_t i = own.size(); i-- > 0;) {
+    room[i] = room[i + 1] + static_cast<int>(classes_[own[i]].devices.size());
+  }
   GroupKind kind;
   kind.machine = machine;
   const std::function<void(std::size_t, int)> choose = [&](std::size_t position, int left) {
+    if (left > room[position] || too_many_kinds()) return;
     if (left == 0) {
       std::vector<int> involved;
       for (const auto& [c, count] : kind.members) involved.push_back(c);
@@ -88,7 +93,6 @@ void HexiscaleMilpSpace::find_kinds(int machine) {
       if (!std::isfinite(kinds_.back().per_layer.value)) kinds_.pop_back();
       return;
     }
-    if (position == own.size()) return;
     const int c = own[position];
     const int most = std::min(left, static_cast<int>(classes_[c].devices.size()));
     for (int count = most; count >= 0; --count) {

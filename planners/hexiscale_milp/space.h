@@ -43,12 +43,16 @@ using PlanChoice = std::vector<PipelineChoice>;
 
 class HexiscaleMilpSpace {
  public:
+  static constexpr std::size_t kMostKinds = 30'000;
+
   /// Keeps references.
   HexiscaleMilpSpace(const PlannerInput& input, const HexiscaleSettings& settings,
                      const HexiscaleCosts& costs);
 
   const std::vector<MilpDeviceClass>& classes() const { return classes_; }
   const std::vector<GroupKind>& kinds() const { return kinds_; }
+  /// Devices differ by their links in so many ways that kinds() has only the first kMostKinds + 1.
+  bool too_many_kinds() const { return kinds_.size() > kMostKinds; }
   int machines() const { return machines_; }
   int places() const { return places_; }
   int layers() const { return costs_.layers(); }

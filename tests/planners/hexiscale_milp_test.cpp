@@ -8,6 +8,7 @@
 
 #include "models/base/ids.h"
 #include "models/cost/hexiscale_model.h"
+#include "planners/hexiscale_milp/space.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/milp.h"
 #include "planners/kit/plan_parts.h"
@@ -388,6 +389,27 @@ TEST(HexiscaleMilp, OptionsNarrowTheSearch) {
   EXPECT_EQ(std::get<models::Infeasible>(many.outcome).constraint, "device memory");
   const PlannerResult odd = run_planner(kName, world->input(), {{"micro_batch_size", "5"}});
   EXPECT_EQ(std::get<models::Infeasible>(odd.outcome).constraint, "micro-batch size");
+}
+
+/// 32 GPUs that NVLink joins in pairs: millions of groups of 16 that differ by their links.
+TEST(HexiscaleMilp, GivesUpOnNodesWithTooManyKindsOfGroups) {
+  models::Cluster cluster = worlds::make_cluster(worlds::ClusterShape{.gpus = 32});
+  std::vector<models::LinkDomain>& domains = cluster.nodes.front().domains;
+  const std::string link = domains.front().link;
+  domains.clear();
+  for (int first = 0; first < 32; first += 2) domains.push_back({{first, first + 1}, link});
+  models::seal(cluster);
+  const World world(std::move(cluster), small_model(4), 16, 1024);
+  const PlannerInput input = world.input();
+  const HexiscaleSettings settings;
+  const HexiscaleCosts costs(input, settings);
+  EXPECT_TRUE(HexiscaleMilpSpace(input, settings, costs).too_many_kinds());
+  NEEDS_SOLVER();
+  const PlannerResult result = run_planner(kName, input);
+  EXPECT_FALSE(result.report.complete);
+  const auto& no = std::get<models::Infeasible>(result.outcome);
+  EXPECT_EQ(no.constraint, "size of the program");
+  EXPECT_NE(no.witness.find("kinds of tensor-parallel groups"), std::string::npos) << no.witness;
 }
 
 }  // namespace
