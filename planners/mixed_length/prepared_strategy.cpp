@@ -86,8 +86,10 @@ std::variant<PreparedStrategy, models::Infeasible> PreparedStrategy::make_with(
     int zero_stage) {
   const models::Workload& workload = input.pricer.workload(strategy.longest);
   const models::Cluster& cluster = input.pricer.cluster();
-  int devices = 0;
-  for (const PipelineKind& kind : strategy.pipelines) devices += kind.count * devices_of(kind);
+  std::int64_t devices = 0;
+  for (const PipelineKind& kind : strategy.pipelines) {
+    devices += std::int64_t{kind.count} * devices_of(kind);
+  }
   if (devices > cluster.size()) {
     return models::Infeasible{"devices", fmt::format("the strategy for {} tokens uses {} GPUs, the "
                                                      "cluster has {}",

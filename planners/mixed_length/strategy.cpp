@@ -6,6 +6,13 @@
 
 namespace orrery::planners {
 
+namespace {
+
+/// GPUs of equal pipelines: as many as the nodes of an entry of a cluster file can have.
+constexpr double kMostStrategyDevices = 1 << 26;
+
+}  // namespace
+
 int devices_of(const PipelineKind& kind) {
   return kind.tensor_parallel * kind.sequence_degree * kind.stages;
 }
@@ -22,6 +29,12 @@ void describe(config::Visitor& v, PipelineKind& kind) {
   v.at_least("tensor_parallel", kind.tensor_parallel, 1);
   v.at_least("stages", kind.stages, 1);
   v.at_least("sequence_degree", kind.sequence_degree, 1);
+  const double devices =
+      1.0 * kind.count * kind.tensor_parallel * kind.stages * kind.sequence_degree;
+  if (v.reading() && v.good() && devices > kMostStrategyDevices) {
+    v.problem("count", fmt::format("{:.0f} GPUs in all, at most {:.0f} are possible", devices,
+                                   kMostStrategyDevices));
+  }
 }
 
 void describe(config::Visitor& v, LengthStrategy& strategy) {

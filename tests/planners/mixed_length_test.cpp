@@ -253,5 +253,18 @@ TEST(StepPlanners, HetuBChoosesByTheLongestSequenceAndHotspaByInterval) {
   EXPECT_EQ(models::dump_step_plan(back), models::dump_step_plan(step));
 }
 
+TEST(Strategies, MoreGpusThanAnyClusterHasAreAProblem) {
+  const auto problems = [](const char* text) {
+    config::Diagnostics found;
+    config::load_text<PipelineKind>(text, "s.yaml", found);
+    return found;
+  };
+  // 2^32 GPUs, 0 in an int.
+  const config::Diagnostics found = problems("count: 65536\ntensor_parallel: 65536\n");
+  ASSERT_EQ(found.problems().size(), 1u);
+  EXPECT_EQ(found.problems().front().at.line, 1);
+  EXPECT_TRUE(problems("count: 65536\ntensor_parallel: 1024\n").empty());
+}
+
 }  // namespace
 }  // namespace orrery::planners::mixed_length_test
