@@ -114,6 +114,7 @@ void describe(config::Visitor& v, HetuSettings& s) {
       "Plans that the evaluator judges, best first by the estimate; 1: the estimate decides; "
       "0: all that fit.");
   v.between("tensor_parallel", s.tensor, 0, 1'000'000);
+  check_power_of_two(v, "tensor_parallel", s.tensor);
   v.between("pipelines", s.pipelines, 0, 1'000'000);
   v.between("micro_batch_size", s.micro_batch, 0, 1'000'000);
   v.between("stage_spread", s.stage_spread, 0, 64);

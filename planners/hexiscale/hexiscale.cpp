@@ -141,6 +141,7 @@ void describe(config::Visitor& v, HexiscaleSettings& s) {
   v.between("group_counts", s.group_counts, 1, 16);
   v.between("evaluate_top", s.evaluate_top, 1, 1000);
   v.between("tensor_parallel", s.tensor_parallel, 0, 4096);
+  check_power_of_two(v, "tensor_parallel", s.tensor_parallel);
 }
 
 namespace {

@@ -1,9 +1,12 @@
 #include "planners/kit/settings.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <string>
 
 #include "models/base/check.h"
+#include "planners/kit/integers.h"
 
 namespace orrery::planners {
 
@@ -32,6 +35,12 @@ config::Diagnostics detail::check_options(const Options& given, config::Slot out
 void detail::read_settings(const Options& given, config::Slot out) {
   const config::Diagnostics problems = check_options(given, out);
   ORRERY_CHECK(problems.empty(), "{}", to_string(problems.problems().front()));
+}
+
+void check_power_of_two(config::Visitor& v, const char* key, int value) {
+  if (v.reading() && value > 0 && !is_power_of_two(value)) {
+    v.problem(key, fmt::format("{} is not a power of two", value));
+  }
 }
 
 }  // namespace orrery::planners

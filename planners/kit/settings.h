@@ -38,6 +38,9 @@ Settings read_settings(const Options& given) {
   return settings;
 }
 
+/// A problem of the setting `key` whose value is neither 0 nor a power of two.
+void check_power_of_two(config::Visitor& v, const char* key, int value);
+
 /// An entry of the catalog for a class P that is made from its P::Settings.
 template <class P>
 constexpr PlannerEntry planner_entry(const char* name, const char* source, const char* searches,

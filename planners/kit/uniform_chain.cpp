@@ -9,14 +9,13 @@
 #include "models/schedule/schedule.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
+#include "planners/kit/settings.h"
 
 namespace orrery::planners {
 
 void check_host_size(config::Visitor& v, const UniformChainSettings& settings) {
   v.between("gpus_per_host", settings.gpus_per_host, 0, 1 << 20);
-  if (v.reading() && settings.gpus_per_host > 0 && !is_power_of_two(settings.gpus_per_host)) {
-    v.problem("gpus_per_host", fmt::format("{} is not a power of two", settings.gpus_per_host));
-  }
+  check_power_of_two(v, "gpus_per_host", settings.gpus_per_host);
 }
 
 std::vector<StageStep> UniformStages::steps(int first, int last, int choice) {

@@ -37,6 +37,15 @@ TEST(Catalog, EveryDefaultParses) {
   }
 }
 
+TEST(Catalog, TensorParallelDegreesThatAreNoPowerOfTwoAreProblems) {
+  for (const char* name : {"hetu", "hexiscale"}) {
+    const config::Diagnostics found = find_planner(name)->check({{"tensor_parallel", "3"}});
+    ASSERT_EQ(found.problems().size(), 1u) << name;
+    EXPECT_EQ(found.problems().front().at.file, "tensor_parallel") << name;
+    EXPECT_EQ(found.problems().front().what, "3 is not a power of two") << name;
+  }
+}
+
 TEST(Catalog, NoOptionTakesNonsense) {
   for (const PlannerEntry* entry : catalog()) {
     for (const OptionInfo& info : entry->options()) {
