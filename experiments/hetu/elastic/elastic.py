@@ -78,7 +78,9 @@ def show(at, trace, configuration, live, system, plan, transition):
 def run(at, study, trace, system):
     """One system through the configurations of a trace."""
     plans = [orrery.load_plan(FOLDER / name) for name in system.get("plans", [])]
-    policy = at.policy(system["policy"]) if "policy" in system else None
+    policy = None
+    if "policy" in system:  # with its paper's constants, as the other systems have theirs
+        policy = at.policy(system["policy"], constants="as_published")
     live = [device.id for device in at.cluster.devices]
     plan = None
     for number, configuration in enumerate(trace["configurations"]):
